@@ -28,7 +28,7 @@ check_all() {
   local python
   for python in python3 /usr/bin/python3; do  # Debian's PyTorch belongs to the latter
     if "$python" -c 'import torch' 2>/dev/null; then
-      "$python" scripts/make_golden.py --check
+      "$python" scripts/golden/make_golden.py --check
       return
     fi
   done

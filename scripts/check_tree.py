@@ -89,7 +89,7 @@ def golden():
     for script, names in GOLDEN.items():
         for name in names:
             if not (ROOT / f"tests/golden/{name}.safetensors").is_file():
-                yield f"tests/golden/{name}.safetensors: missing; run scripts/{script}.py"
+                yield f"tests/golden/{name}.safetensors: missing; run scripts/golden/{script}.py"
     size = sum(path.stat().st_size for path in (ROOT / "tests/golden").rglob("*"))
     if size > MAX_GOLDEN_BYTES:
         yield f"tests/golden: {size} bytes, at most {MAX_GOLDEN_BYTES}"

@@ -42,7 +42,7 @@ RUN_ELSEWHERE = {
     "scripts/convert_nanochat.py": "tests/system/convert_nanochat_test.py",
     "scripts/convert_nanogpt_data.py": "tests/system/convert_nanogpt_data_test.py",
     "scripts/check_hf_export.py": "tests/system/hugging_face_files_test.cpp",
-    "scripts/make_nanochat_golden.py": "PyTorch",
+    "scripts/golden/make_nanochat_golden.py": "PyTorch",
     "nsys ": "have not been run",
     "cmake --install": "scripts/try_install.sh",
     "cpack ": "scripts/try_install.sh",

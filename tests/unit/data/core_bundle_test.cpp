@@ -1,4 +1,4 @@
-// CORE bundles, beside what nanochat makes of tests/golden/core (scripts/make_core_golden.py).
+// CORE bundles, beside what nanochat makes of tests/golden/core (scripts/golden/make_core_golden.py).
 #include "data/examples/core_bundle.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // NFC beside what Hugging Face's tokenizers make of the same texts
-// (scripts/make_tokenizer_golden.py).
+// (scripts/golden/make_tokenizer_golden.py).
 #include "data/tokenizer/nfc.h"
 
 #include <gtest/gtest.h>

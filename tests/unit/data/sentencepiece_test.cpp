@@ -1,5 +1,5 @@
 // SentencePiece models beside what the Python package makes of them
-// (scripts/make_sentencepiece_golden.py), and what of a model is refused.
+// (scripts/golden/make_sentencepiece_golden.py), and what of a model is refused.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

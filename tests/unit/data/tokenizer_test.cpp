@@ -62,7 +62,7 @@ TokenizerPointer ranks_cut_by(std::string_view pattern) {
       read_tiktoken_file(test::read_file(golden("ranks.tiktoken")), "ranks", pattern), "ranks");
 }
 
-// Those of scripts/make_tokenizer_golden.py, by name.
+// Those of scripts/golden/make_tokenizer_golden.py, by name.
 std::map<std::string, TokenizerPointer> golden_tokenizers() {
   std::map<std::string, TokenizerPointer> out;
   for (const char* const pattern : {"gpt2", "gpt4", "gpt4o", "nanochat"})

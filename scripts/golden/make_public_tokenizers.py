@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes small tokenizers in the forms of public ones into a folder: their normalizers, patterns, added tokens and options,
 with a vocabulary that tokenizers learns from texts here. check_tokenizers.py compares ids by them.
-  scripts/make_public_tokenizers.py FOLDER
+  scripts/golden/make_public_tokenizers.py FOLDER
 Needs: pip install tokenizers."""
 import json
 import pathlib
@@ -57,7 +57,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(exist_ok=True)
     rng = random.Random(5)
-    texts = [file.read_text() for file in sorted(pathlib.Path(__file__).parent.parent.glob("docs/*.md"))]
+    texts = [file.read_text() for file in sorted(pathlib.Path(__file__).resolve().parent.parent.parent.glob("docs/*.md"))]
     texts += check_tokenizers.SAMPLES + [check_tokenizers.random_text(rng) for _ in range(3000)]
     for name, kind in FORMS.items():
         tokenizer = Tokenizer(models.BPE())

@@ -1,4 +1,4 @@
-"""Runs nanochat's own GPT and optimizer on the CPU, for scripts/make_nanochat_golden.py. Each call
+"""Runs nanochat's own GPT and optimizer on the CPU, for scripts/golden/make_nanochat_golden.py. Each call
 of in_process() is a fresh Python: nanochat fixes its compute dtype when it is imported.
 
 Nothing of nanochat is copied. Its schedules and learning rates, which scripts/base_train.py holds

@@ -3,8 +3,8 @@
 reference for logits, loss and every gradient. Needs PyTorch only (any version; Debian's
 python3-torch will do):
 
-    /usr/bin/python3 scripts/make_golden.py            # writes the files
-    /usr/bin/python3 scripts/make_golden.py --check    # compares the files with a fresh computation
+    /usr/bin/python3 scripts/golden/make_golden.py            # writes the files
+    /usr/bin/python3 scripts/golden/make_golden.py --check    # compares the files with a fresh computation
 
 The weights come from Python's own generator and one thread computes, so a second run with the
 same PyTorch writes the same bytes. tests/golden/README.md says what the files hold.
@@ -19,7 +19,7 @@ import sys
 
 import torch
 
-GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "golden"
 EPS = 1.1920929e-7  # of the RMSNorm: fp32's machine epsilon
 COMMON = dict(rope_base=100000.0, qk_scale=1.0, softcap=15.0, window_pattern="L", logits_last=0)
 CONFIGS = {

@@ -2,9 +2,9 @@
 """Writes tests/golden/core/: a made-up bundle of CORE tasks, and what nanochat itself makes of it.
 
     PyTorch, jinja2, PyYAML and a checkout of nanochat:
-    python scripts/make_core_golden.py --nanochat PATH                  # writes the files
-    python scripts/make_core_golden.py --nanochat PATH --check          # compares them
-    python scripts/make_core_golden.py --nanochat PATH --model EXPORTED # evaluates a model
+    python scripts/golden/make_core_golden.py --nanochat PATH                  # writes the files
+    python scripts/golden/make_core_golden.py --nanochat PATH --check          # compares them
+    python scripts/golden/make_core_golden.py --nanochat PATH --model EXPORTED # evaluates a model
 
 nanochat's core_eval.py is imported and run with a tokenizer of bytes; tests/golden/README.md says
 what the files hold. EXPORTED is a folder of `muograph checkpoint export`, of a model of bytes: the
@@ -22,7 +22,7 @@ import sys
 import torch
 import yaml
 
-GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests/golden/core"
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent.parent / "tests/golden/core"
 BOS = 256
 YAML = """\
 icl_tasks:

@@ -3,7 +3,7 @@
 the package makes of texts (ids) and of ids (texts; where a text's ids give it back, that is left out). A text that is no UTF-8 is there
 in hexadecimal digits; of a very long one there are the number of ids and the CRC-32 of their digits. What two of a unigram
 model's encodings share the best score of is left out: which of them it is depends on the package's version.
-  scripts/make_sentencepiece_golden.py
+  scripts/golden/make_sentencepiece_golden.py
 Needs: pip install sentencepiece, and Debian's zstd."""
 import io
 import json
@@ -17,7 +17,7 @@ import sentencepiece
 
 import check_tokenizers
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SYMBOLS = ["<start_of_turn>", "<start_of_turn>user", "\n\n", "▁▁", "▁▁▁▁", "»"]
 MODELS = {  # as T5, Llama 2 and Gemma have them, and what these have not
     "t5": dict(model_type="unigram", vocab_size=500, normalization_rule_name="nmt_nfkc", pad_id=0, eos_id=1, unk_id=2,

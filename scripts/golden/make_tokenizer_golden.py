@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/golden/tokenizer/: ranks that rustbpe learns from some texts, the same as tokenizer.json, and the ids that
 tiktoken and tokenizers give to these texts.
-  scripts/make_tokenizer_golden.py
+  scripts/golden/make_tokenizer_golden.py
 pieces.jsonl has texts, and how tokenizers and tiktoken cut them by the patterns of check_split_patterns.py; nfc.jsonl
 has texts, and what the normalizer NFC of tokenizers makes of them.
 Needs: pip install rustbpe tokenizers tiktoken."""
@@ -88,7 +88,7 @@ def write_nfc(path):
 
 
 def main():
-    folder = pathlib.Path(__file__).parent.parent / "tests/golden/tokenizer"
+    folder = pathlib.Path(__file__).resolve().parent.parent.parent / "tests/golden/tokenizer"
     folder.mkdir(exist_ok=True)
     write_pieces(folder / "pieces.jsonl")
     write_nfc(folder / "nfc.jsonl")

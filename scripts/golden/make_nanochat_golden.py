@@ -2,8 +2,8 @@
 """Writes tests/golden/nanochat_*.safetensors: what nanochat itself computes, at one commit.
 
     make_golden.py's needs, PyTorch 2.9.1, filelock and a checkout of nanochat at that commit:
-    python scripts/make_nanochat_golden.py --nanochat PATH            # writes the files
-    python scripts/make_nanochat_golden.py --nanochat PATH --check    # compares them
+    python scripts/golden/make_nanochat_golden.py --nanochat PATH            # writes the files
+    python scripts/golden/make_nanochat_golden.py --nanochat PATH --check    # compares them
 
 nanochat's GPT and MuonAdamW are imported and run, on the CPU, one thread, without torch.compile; a
 second run with the same PyTorch on the same CPU writes the same bytes. tests/golden/README.md says
