@@ -1,4 +1,5 @@
-// CORE bundles, beside what nanochat makes of tests/golden/core (scripts/golden/make_core_golden.py).
+// CORE bundles, beside what nanochat makes of tests/golden/core
+// (scripts/golden/make_core_golden.py).
 #include "data/examples/core_bundle.h"
 
 #include <gmock/gmock.h>
@@ -43,6 +44,7 @@ const CoreTask& task_of(const std::vector<CoreTask>& tasks, const std::string& l
 
 std::vector<std::int64_t> lines_of(const CoreTask& task, const std::vector<std::size_t>& items) {
   std::vector<std::int64_t> out;
+  out.reserve(items.size());
   for (const std::size_t item : items)
     out.push_back(task.items[item].line);
   return out;

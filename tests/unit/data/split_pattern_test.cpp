@@ -36,8 +36,8 @@ Pieces pieces_of(const Split& split, std::string_view text) {
   return pieces;
 }
 
-// Of scripts/golden/make_tokenizer_golden.py: texts, and then how a package cuts them, a split in each:
-// the bytes of each piece, negative for what is left out.
+// Of scripts/golden/make_tokenizer_golden.py: texts, and then how a package cuts them, a split in
+// each: the bytes of each piece, negative for what is left out.
 std::vector<nlohmann::json> golden_lines() {
   std::istringstream lines(test::read_file(std::filesystem::path(test::source_directory()) /
                                            "tests/golden/tokenizer/pieces.jsonl"));
