@@ -4,6 +4,7 @@
 #   scripts/check.sh --tidy [FILE...] clang-tidy on the files, or on what changed since MUO_BASE
 #                                     (default: where the branch left origin/main, else HEAD~1)
 #   scripts/check.sh --tidy --last N  on the N sources that were changed last
+#   scripts/check.sh --tidy --half N  on every second source, from the Nth on
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/path.sh
@@ -69,6 +70,7 @@ tidy() {
   [ -f build/dev/compile_commands.json ] || cmake --preset dev --log-level=WARNING >/dev/null
   local files=("$@")
   if [ "${1:-}" = --last ]; then mapfile -t files < <(last_sources "$2")
+  elif [ "${1:-}" = --half ]; then mapfile -t files < <(git ls-files '*.cpp' | sources_of | sed -n "$2~2p")
   elif [ ${#files[@]} -eq 0 ]; then mapfile -t files < <(changed_sources); fi
   if [ ${#files[@]} -eq 0 ]; then
     echo "tidy: no changed sources"

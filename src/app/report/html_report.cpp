@@ -314,8 +314,8 @@ fs::path find_plotly() {
       return file.lexically_normal();
   throw InputError(
       "report: plotly.min.js, which draws the charts, is not there: scripts/fetch_plotly.sh "
-      "fetches "
-      "it (then install again, if this program is installed), or name one by --plotly FILE");
+      "fetches it (then install again, if this program is installed), or name one by --plotly "
+      "FILE");
 }
 
 }  // namespace muo::app

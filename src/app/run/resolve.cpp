@@ -86,8 +86,7 @@ class Resolver {
     if (!corpus_.bos)
       throw InputError(
           "--document-mask on: nothing tells which token begins documents; give --bos-token, or "
-          "the "
-          "--tokenizer of the shards");
+          "the --tokenizer of the shards");
     note("attention: within documents, each of which token {} begins", *corpus_.bos);
     return *corpus_.bos;
   }
@@ -100,8 +99,7 @@ class Resolver {
     run_.train_tokens = std::llround(use.share * static_cast<double>(run_.train_tokens));
     note(
         "packing: best fit: {:.2f} % of the tokens of documents are trained on, the rest is "
-        "cropped "
-        "(measured over {} documents)",
+        "cropped (measured over {} documents)",
         100 * use.share, use.documents);
     if (use.share < kLowPackingShare)
       note(
@@ -382,8 +380,7 @@ class Resolver {
     if (*o.sample_every > 0 && !can_sample())
       throw InputError(
           "--sample-every: nothing tells what the ids of these shards stand for: give their "
-          "--tokenizer, "
-          "or -1");
+          "--tokenizer, or -1");
     if (*o.every > 0) need_tokens(corpus_.val.get(), "held-out data", "--val-data");
     if (!o.tokens) {
       const std::int64_t most =

@@ -90,8 +90,8 @@ std::vector<std::string> scaling_notes(const RunConfig& run) {
   if (decay >= 1 - hyper.muon_momentum_end)
     out.push_back(fmt::format(
         "warning: weight decay is dangerous: it takes {:.2g} of a weight per step, as nanochat's "
-        "rule has "
-        "it for a model so small: give --weight-decay-scale 1, or a smaller --weight-decay",
+        "rule has it for a model so small: give --weight-decay-scale 1, or a smaller "
+        "--weight-decay",
         decay));
   out.push_back(fmt::format(
       "compute: {} FLOPs per token ({:.1f} % attention; {} without masked pairs), {:.3g} in all, "
