@@ -1,6 +1,7 @@
 #include <type_traits>
 
 #include "kernels/attention_choice.h"
+#include "kernels/cuda/attention_check.h"
 #include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/flash.h"
 #include "kernels/operation.h"
@@ -17,10 +18,15 @@ AttentionChoice choose(AttentionSize size, AttentionDirection direction,
                        const AttentionAlignment& alignment) {
   if (size.method.kernels == AttentionKernels::kAuto)
     size.method.kernels = attention_kernels_of_environment();
-  return choose_attention(
-      size, direction,
-      [&] { return cudnn_attention_here(problem_of(size), direction, size.method.deterministic); },
-      alignment, direction == AttentionDirection::kBackward && warpgroups_compute());
+  const auto choose = [&](const AskLibrary& library) {
+    return choose_attention(size, direction, library, alignment,
+                            direction == AttentionDirection::kBackward && warpgroups_compute());
+  };
+  const AttentionChoice first = choose(
+      [&] { return cudnn_attention_here(problem_of(size), direction, size.method.deterministic); });
+  if (first.kernels != Kernels::kLibrary) return first;
+  const std::string wrong = cudnn_attention_is_wrong(size, direction);
+  return wrong.empty() ? first : choose([&] { return LibraryAttention{.why_not = wrong}; });
 }
 
 // Calls the kernels that are chosen for these arguments.

@@ -40,7 +40,7 @@ using fe::graph::Tensor_attributes;
 
 // When the plug-in is loaded, before there are threads: of several CUDA runtimes on the library
 // path the frontend takes the oldest, unless it is told.
-const int runtime_chosen =
+const int kRuntimeChosen =
     setenv("CUDNN_FRONTEND_CUDART_LIB_NAME",  // NOLINT(concurrency-mt-unsafe)
            concat("libcudart.so.", CUDART_VERSION / 1000).c_str(), 0);
 
@@ -182,17 +182,14 @@ const Plan& plan_of(const AttentionProblem& p, const Variant& variant, int devic
     Plan plan;
   };
   static std::mutex mutex;
-  static auto& entries =
-      *new std::map<std::tuple<int, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                               std::int64_t, std::int64_t, float, AttentionDirection, bool>,
-                    Entry>;  // never destroyed: the driver may be gone by then
+  static auto& entries = *new std::map<std::tuple<int, AttentionProblem, AttentionDirection, bool>,
+                                       Entry>;  // never destroyed: the driver may be gone by then
   const bool deterministic =
       variant.deterministic || variant.direction == AttentionDirection::kForward;
   Entry* entry = nullptr;
   {
     const std::lock_guard lock(mutex);
-    entry = &entries[{device, p.b, p.t, p.heads, p.kv_heads, p.h, p.window, p.scale,
-                      variant.direction, deterministic}];
+    entry = &entries[{device, p, variant.direction, deterministic}];
   }
   std::call_once(entry->once, [&] { entry->plan = make_plan_here(p, variant, device); });
   return entry->plan;
@@ -235,8 +232,9 @@ void run(NativeStream stream, const Args& args, const Variant& variant, Pointers
 const std::string& cudnn_missing() {
   static const std::string missing = [] {
     fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-    return fe::cudnn_dlhandle == nullptr ? concat("cuDNN 9 does not load: ", dlerror())
-                                         : std::string();
+    return fe::cudnn_dlhandle == nullptr
+               ? concat("cuDNN 9 does not load: ", dlerror())  // NOLINT(concurrency-mt-unsafe)
+               : std::string();
   }();
   return missing;
 }

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "kernels/activation.h"
+#include "kernels/cuda/fill.h"
 #include "kernels/cuda/fused_kernels.h"
 #include "kernels/cuda/relu_squared.h"
 #include "kernels/fused_product.h"
@@ -22,17 +23,6 @@ namespace muo::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-// Multiples of 1/256 in [-0.5, 0.5), of no period that a tile has.
-__global__ void __launch_bounds__(kThreads)
-    fill_kernel(BF16* x, std::int64_t n, std::uint32_t seed) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= n) return;
-  std::uint32_t mixed = (static_cast<std::uint32_t>(i) + (seed << 28)) * 0x9E3779B1U;
-  mixed = (mixed ^ mixed >> 15) * 0x85EBCA77U;
-  mixed = (mixed ^ mixed >> 13) * 0xC2B2AE3DU;
-  x[i] = from_float<BF16>(static_cast<float>(mixed >> 24) / 256.0F - 0.5F);
-}
 
 // In place: what an activation might have returned.
 __global__ void __launch_bounds__(kThreads) square_kernel(BF16* x, std::int64_t n) {
@@ -93,12 +83,9 @@ std::string compare(NativeStream stream, FusedProblem p, const StreamContext& co
   BF16* const y = take(p.m * p.n);
   if (next - context.gemm_workspace > context.gemm_workspace_bytes)
     return "it is too large to be compared with plain sums";
-  const auto fill = [&](BF16* x, std::int64_t n, std::uint32_t seed) {
-    launch(fill_kernel, blocks_for(n, kThreads), kThreads, 0, stream, x, n, seed);
-  };
-  fill(a, p.m * p.k, 1);
-  fill(b, p.n * p.k, 2);
-  fill(y, p.m * p.n, 3);
+  fill(stream, a, p.m * p.k, 1);
+  fill(stream, b, p.n * p.k, 2);
+  fill(stream, y, p.m * p.n, 3);
   const unsigned blocks = blocks_for(p.m * p.n, kThreads);
   launch(square_kernel, blocks, kThreads, 0, stream, y, p.m * p.n);
   MUO_CUDA_CHECK(cudaMemsetAsync(apart, 0, sizeof(*apart), stream));

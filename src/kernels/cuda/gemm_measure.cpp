@@ -7,7 +7,7 @@
 #include "base/philox.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/dispatch.h"
-#include "runtime/cuda/cuda_check.h"
+#include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/own_stream.h"
 
 namespace muo::cuda {
@@ -16,11 +16,6 @@ namespace {
 constexpr int kRounds = 5;
 constexpr float kShortestMs = 1.0F;  // between two events: well above their resolution
 constexpr int kMostRepeats = 100;
-
-struct FreeDevice {
-  void operator()(void* p) const { static_cast<void>(cudaFree(p)); }
-};
-using DeviceMemory = std::unique_ptr<void, FreeDevice>;
 
 DeviceMemory device_memory(std::int64_t bytes) {
   void* p = nullptr;

@@ -7,11 +7,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/check.h"
@@ -19,6 +21,7 @@
 #include "support/attention_match.h"
 #include "support/attention_reference.h"
 #include "support/environment.h"
+#include "support/errors.h"
 #include "support/kernel_stream.h"
 #include "support/sanitized.h"
 #include "support/tensors.h"
@@ -26,6 +29,9 @@
 
 namespace muo::test {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 std::string error_of(const auto& call) {
   try {
@@ -145,6 +151,35 @@ TEST(AttentionBF16, TheMethodSaysWhichKernelsCompute) {
   if (named == AttentionKernels::kOwn || !has_cudnn) {
     EXPECT_EQ(same(automatic.lse, own.lse) && same(automatic.dq, own.dq), !is_portable);
   }
+}
+
+// The library that SIMT_CUDNN=wrong stands for has windows that are wrong by one.
+TEST(AttentionBF16, ALibraryComputesIfItAgreesWithOwnKernels) {
+  if (kernel_backend() == KernelBackend::kHost) GTEST_SKIP() << "the host has one implementation";
+  const KernelStream stream;                          // loads what is asked
+  const char* stands_in = std::getenv("SIMT_CUDNN");  // NOLINT(concurrency-mt-unsafe): only read
+  const bool is_wrong = stands_in != nullptr && std::string_view(stands_in) == "wrong";
+  const bool has_cudnn = kernel_backend() == KernelBackend::kCuda || stands_in != nullptr;
+  for (const Index window : {64, 130})
+    for (const bool deterministic : {true, false}) {
+      AttentionSize size{.b = 2, .t = 130, .heads = 4, .kv_heads = 2, .h = 64, .window = window};
+      size.scale = 0.125F;
+      size.dtype = DType::kBF16;
+      size.method = {.kernels = AttentionKernels::kCudnn, .deterministic = deterministic};
+      SCOPED_TRACE(concat("window ", window, ", deterministic ", deterministic));
+      const bool differs = is_wrong && window < size.t;
+      if (has_cudnn && !differs) {
+        EXPECT_THAT(describe_attention(size), StartsWith("cuDNN"));
+        continue;
+      }
+      EXPECT_THAT(message_of<InputError>([&] { describe_attention(size); }),
+                  HasSubstr(differs ? "cuDNN's attention differs from the portable kernels' in "
+                                    : "has no cuDNN attention"));
+      size.method.kernels = AttentionKernels::kAuto;
+      if (attention_kernels_of_environment() != AttentionKernels::kAuto) continue;
+      EXPECT_THAT(describe_attention(size), StartsWith("own kernels on tensor cores"));
+      EXPECT_EQ(attention_gains_by_any_order(size), false);
+    }
 }
 
 TEST(Attention, WindowWrongByOneIsNoticed) {

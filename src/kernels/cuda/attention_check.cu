@@ -1,0 +1,260 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/cuda/attention_check.h"
+#include "kernels/cuda/cudnn_attention.h"
+#include "kernels/cuda/fill.h"
+#include "kernels/cuda/flash.h"
+#include "kernels/cuda/sums.h"
+#include "runtime/cuda/device_memory.h"
+#include "runtime/cuda/own_stream.h"
+#include "runtime/cuda/relaxed_capture.h"
+
+namespace muo::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kPart = 1024;  // neighbouring elements that are compared together
+
+// Root mean squares over a part: of the distance, as a share of the values, and beside it.
+struct Tolerance {
+  float share, beside;
+};
+// Rounding probabilities and gradients of scores to bf16 before products, and results after them,
+// moves each by 2^-9 of itself at most, independently: two ways of computing are apart by less than
+// 2^-7. A key more or less in a window of n keys is sqrt(1/n). Gradients that cancel, as where a
+// query sees itself only, are the error of sums in fp32 of values below 1.
+constexpr Tolerance kOfBF16{.share = 0x1p-6F, .beside = 0x1p-20F};
+// A score's error; a key more or less in n is 1/n.
+constexpr Tolerance kOfLse{.share = 0.0F, .beside = 0x1p-12F};
+
+// Adds to *apart the parts in which x and y are farther from each other than that.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    compare_kernel(const T* x, const T* y, std::int64_t n, Tolerance most, std::uint32_t* apart) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * kPart;
+  const std::int64_t end = blockIdx.x + 1 == gridDim.x ? n : first + kPart;
+  float distance = 0.0F;
+  float square = 0.0F;
+  for (std::int64_t i = first + threadIdx.x; i < end; i += kThreads) {
+    const float off = to_float(x[i]) - to_float(y[i]);
+    distance = fmaf(off, off, distance);
+    square = fmaf(to_float(y[i]), to_float(y[i]), square);
+  }
+  distance = block_sum(distance);
+  square = block_sum(square);
+  const float allowed = most.share * most.share * square +
+                        most.beside * most.beside * static_cast<float>(end - first);
+  if (threadIdx.x == 0 && !(distance <= allowed)) atomicAdd(apart, 1U);
+}
+
+// What cuDNN looks up of a stream.
+class Context {
+ public:
+  explicit Context(NativeStream stream) : stream_(stream) {
+    int device = 0;
+    MUO_CUDA_CHECK(cudaGetDevice(&device));
+    add_stream_context(stream, {.device = device});
+  }
+  ~Context() {
+    static_cast<void>(cudaStreamSynchronize(stream_));  // what is enqueued reads memory that goes
+    remove_stream_context(stream_);
+  }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+ private:
+  NativeStream stream_;
+};
+
+// Empty if there is not so much.
+DeviceMemory memory_of(std::int64_t bytes) {
+  void* data = nullptr;
+  const cudaError_t error = cudaMalloc(&data, static_cast<std::size_t>(bytes));
+  if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
+  if (error != cudaErrorMemoryAllocation) MUO_CUDA_CHECK(error);
+  return DeviceMemory(data);
+}
+
+// Tensors one behind the other, first counted, then there.
+class Layout {
+ public:
+  explicit Layout(void* begin) : next_(static_cast<std::byte*>(begin)) {}
+  Tensor take(const Shape& shape, DType dtype = DType::kBF16) {
+    const Tensor out{
+        .data = next_ == nullptr ? nullptr : next_ + bytes_, .shape = shape, .dtype = dtype};
+    bytes_ += ceil_div(out.bytes(), 256) * 256;
+    return out;
+  }
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* next_;
+  std::int64_t bytes_ = 0;
+};
+
+// What one direction reads, and its results by cuDNN and by the portable kernels.
+struct Problem {
+  Tensor apart, workspace, q, k, v, dout;
+  struct Results {
+    Tensor out, lse, dq, dk, dv;
+  } by_cudnn, by_portable;
+
+  Problem(const AttentionSize& s, AttentionDirection direction, std::int64_t scratch,
+          Layout& layout) {
+    const Shape queries{s.b, s.t, s.heads, s.h};
+    const Shape keys{s.b, s.t, s.kv_heads, s.h};
+    apart = layout.take({1}, DType::kI32);
+    workspace = layout.take({std::max(s.b * s.t * s.heads, ceil_div(scratch, 4))}, DType::kF32);
+    q = layout.take(queries);
+    k = layout.take(keys);
+    v = layout.take(keys);
+    for (Results* by : {&by_portable, &by_cudnn}) {
+      by->out = layout.take(queries);
+      by->lse = layout.take({s.b, s.heads, s.t}, DType::kF32);
+      if (direction == AttentionDirection::kForward) continue;
+      by->dq = layout.take(queries);
+      by->dk = layout.take(keys);
+      by->dv = layout.take(keys);
+    }
+    if (direction == AttentionDirection::kBackward) dout = layout.take(queries);
+  }
+};
+
+// So that a comparison takes some tenths of a second: fewer rows, then shorter ones.
+AttentionSize affordable(AttentionSize size) {
+  const auto flops = [&] {
+    return 4 * size.b * size.heads * size.h * size.t * std::min(size.t, size.window + 1);
+  };
+  while (flops() > std::int64_t{1} << 40 && size.b > 1)
+    size.b = ceil_div(size.b, 2);
+  while (flops() > std::int64_t{1} << 40)
+    size.t = ceil_div(size.t, 2);
+  return size;
+}
+
+AttentionArgs forward_of(const Problem& p, const AttentionSize& size,
+                         const Problem::Results& results) {
+  return {.out = results.out,
+          .lse = results.lse,
+          .q = p.q,
+          .k = p.k,
+          .v = p.v,
+          .workspace = p.workspace,
+          .window = size.window,
+          .scale = size.scale,
+          .method = size.method};
+}
+AttentionBackwardArgs backward_of(const Problem& p, const AttentionSize& size,
+                                  const Problem::Results& results) {
+  return {.dq = results.dq,
+          .dk = results.dk,
+          .dv = results.dv,
+          .dout = p.dout,
+          .out = p.by_portable.out,
+          .lse = p.by_portable.lse,
+          .q = p.q,
+          .k = p.k,
+          .v = p.v,
+          .workspace = p.workspace,
+          .window = size.window,
+          .scale = size.scale,
+          .method = size.method};
+}
+
+std::string compare(const AttentionSize& asked, AttentionDirection direction) {
+  const bool backward = direction == AttentionDirection::kBackward;
+  const AttentionSize size = affordable(asked);
+  const LibraryAttention library =
+      cudnn_attention_here(problem_of(size), direction, size.method.deterministic);
+  if (!library.why_not.empty()) return library.why_not;
+
+  Layout counted(nullptr);
+  static_cast<void>(Problem(size, direction, library.workspace, counted));
+  const DeviceMemory memory = memory_of(counted.bytes());
+  if (!memory) {
+    std::fprintf(stderr,
+                 "cuDNN's attention is not compared with own kernels: %lld bytes of GPU "
+                 "memory are not free\n",
+                 static_cast<long long>(counted.bytes()));
+    return {};
+  }
+  const OwnStream own = make_own_stream();
+  const NativeStream stream = own.get();
+  const Context context(stream);
+  MUO_CUDA_CHECK(  // NaN, where a kernel leaves results out
+      cudaMemsetAsync(memory.get(), 0xFF, static_cast<std::size_t>(counted.bytes()), stream));
+  Layout there(memory.get());
+  const Problem p(size, direction, library.workspace, there);
+  const auto values = [&](const Tensor& x, std::uint32_t seed, float step = 1.0F / 256.0F) {
+    fill(stream, x.as<BF16>(), x.numel(), seed, step);
+  };
+  // Scores have a standard deviation of 1; elements of k have that of 1 / sqrt(12).
+  const float spread = std::fabs(size.scale) * std::sqrt(static_cast<float>(size.h)) / 12.0F;
+  values(p.q, 1, (spread > 0.0F ? 1.0F / spread : 1.0F) / 256.0F);
+  values(p.k, 2);
+  values(p.v, 3);
+  MUO_CUDA_CHECK(cudaMemsetAsync(p.apart.data, 0, sizeof(std::uint32_t), stream));
+  std::int64_t parts = 0;
+  const auto count = [&](const Tensor& x, const Tensor& y, Tolerance most) {
+    const std::int64_t blocks = std::max<std::int64_t>(1, x.numel() / kPart);
+    dispatch(x.dtype, [&]<class T>() {
+      launch(compare_kernel<T>, static_cast<unsigned>(blocks), kThreads, 0, stream,
+             static_cast<const T*>(x.as<T>()), static_cast<const T*>(y.as<T>()), x.numel(), most,
+             reinterpret_cast<std::uint32_t*>(p.apart.data));
+    });
+    parts += blocks;
+  };
+  portable_attention(stream, forward_of(p, size, p.by_portable));
+  if (backward) {
+    values(p.dout, 4);
+    portable_attention_backward(stream, backward_of(p, size, p.by_portable));
+    cudnn_attention_backward(stream, backward_of(p, size, p.by_cudnn));
+    count(p.by_cudnn.dq, p.by_portable.dq, kOfBF16);
+    count(p.by_cudnn.dk, p.by_portable.dk, kOfBF16);
+    count(p.by_cudnn.dv, p.by_portable.dv, kOfBF16);
+  } else {
+    cudnn_attention(stream, forward_of(p, size, p.by_cudnn));
+    count(p.by_cudnn.out, p.by_portable.out, kOfBF16);
+    count(p.by_cudnn.lse, p.by_portable.lse, kOfLse);
+  }
+  std::uint32_t apart = 0;
+  MUO_CUDA_CHECK(
+      cudaMemcpyAsync(&apart, p.apart.data, sizeof(apart), cudaMemcpyDeviceToHost, stream));
+  MUO_CUDA_CHECK(cudaStreamSynchronize(stream));
+  return apart == 0
+             ? ""
+             : concat("cuDNN's ", backward && size.method.deterministic ? "deterministic " : "",
+                      "attention", backward ? " gradient" : "",
+                      " differs from the portable kernels' in ", apart, " of ", parts, " parts");
+}
+
+}  // namespace
+
+std::string cudnn_attention_is_wrong(const AttentionSize& size, AttentionDirection direction) {
+  static std::mutex mutex;
+  static std::map<std::tuple<AttentionProblem, AttentionDirection, bool>, std::string> known;
+  const bool any_order = direction == AttentionDirection::kBackward && !size.method.deterministic;
+  const std::lock_guard lock(mutex);
+  const auto [found, is_new] = known.try_emplace({problem_of(size), direction, any_order});
+  if (is_new) {
+    try {
+      const RelaxedCapture relaxed;
+      found->second = compare(size, direction);
+    } catch (const Error& error) {
+      found->second = error.what();
+    }
+    if (!found->second.empty())
+      std::fprintf(stderr, "attention, window %lld: cuDNN's is not used: %s\n",
+                   static_cast<long long>(size.window), found->second.c_str());
+  }
+  return found->second;
+}
+
+}  // namespace muo::cuda
