@@ -308,10 +308,11 @@ int run_program(Arguments arguments, const char* version) {
   try {
     open_standard_streams();
     take_signals_on_own_thread(tell_of_stop);
-    if (arguments.size() == 1 &&
-        (std::string_view(arguments[0]) == "--version" || std::string_view(arguments[0]) == "-V"))
-      return run_command(Answer{fmt::format("muograph {}\n", version)});
-    Command command = parse_command_line(arguments);
+    const bool asks_version =
+        arguments.size() == 1 &&
+        (std::string_view(arguments[0]) == "--version" || std::string_view(arguments[0]) == "-V");
+    Command command = asks_version ? Command(Answer{fmt::format("muograph {}\n", version)})
+                                   : parse_command_line(arguments);
     if (auto* train = std::get_if<TrainOptions>(&command)) {
       train->run.version = version;
       train->run.arguments.assign(arguments.begin(), arguments.end());
@@ -322,7 +323,14 @@ int run_program(Arguments arguments, const char* version) {
     }
     if (auto* sweep = std::get_if<SweepOptions>(&command)) sweep->train.run.version = version;
     if (auto* imported = std::get_if<ImportOptions>(&command)) imported->version = version;
-    return std::visit([](const auto& options) { return run_command(options); }, command);
+    const int status =
+        std::visit([](const auto& options) { return run_command(options); }, command);
+    // What the others print is all that they were asked for; runs have a log.
+    const bool is_run = std::holds_alternative<TrainOptions>(command) ||
+                        std::holds_alternative<SweepOptions>(command);
+    if (!is_run && (std::fflush(stdout) != 0 || std::ferror(stdout) != 0))
+      throw Error("standard output: not all of it could be written");
+    return status;
   } catch (const InputError& error) {
     return report(error.what(), 2);
   } catch (const std::exception& error) {

@@ -33,6 +33,14 @@ TEST(Program, HelpAndVersionGoToStdout) {
   }
 }
 
+TEST(Program, OutputThatIsLostIsAnError) {
+  for (const char* arguments : {"--version", "train --help"}) {
+    const test::Outcome outcome = test::run_program(std::string(arguments) + " >/dev/full");
+    EXPECT_EQ(outcome.code, 3) << arguments;
+    EXPECT_THAT(outcome.err, HasSubstr("standard output: ")) << arguments;
+  }
+}
+
 TEST(Program, SaysWhichCommitAndBuildItIs) {
   EXPECT_THAT(
       test::run_program("--version").out,
