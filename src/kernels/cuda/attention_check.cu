@@ -85,45 +85,64 @@ DeviceMemory memory_of(std::int64_t bytes) {
 // Tensors one behind the other, first counted, then there.
 class Layout {
  public:
-  explicit Layout(void* begin) : next_(static_cast<std::byte*>(begin)) {}
+  explicit Layout(void* begin) : begin_(static_cast<std::byte*>(begin)) {}
   Tensor take(const Shape& shape, DType dtype = DType::kBF16) {
     const Tensor out{
-        .data = next_ == nullptr ? nullptr : next_ + bytes_, .shape = shape, .dtype = dtype};
+        .data = begin_ == nullptr ? nullptr : begin_ + bytes_, .shape = shape, .dtype = dtype};
     bytes_ += ceil_div(out.bytes(), 256) * 256;
     return out;
   }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
 
  private:
-  std::byte* next_;
+  std::byte* begin_;
   std::int64_t bytes_ = 0;
 };
 
-// What one direction reads, and its results by cuDNN and by the portable kernels.
-struct Problem {
-  Tensor apart, workspace, q, k, v, dout;
-  struct Results {
-    Tensor out, lse, dq, dk, dv;
-  } by_cudnn, by_portable;
+// The same calls for own kernels and for cuDNN's, into other tensors.
+struct Calls {
+  Tensor apart;
+  AttentionArgs own, library;
+  AttentionBackwardArgs own_gradients, library_gradients;
 
-  Problem(const AttentionSize& s, AttentionDirection direction, std::int64_t scratch,
-          Layout& layout) {
+  Calls(const AttentionSize& s, AttentionDirection direction, std::int64_t scratch,
+        Layout& layout) {
     const Shape queries{s.b, s.t, s.heads, s.h};
     const Shape keys{s.b, s.t, s.kv_heads, s.h};
     apart = layout.take({1}, DType::kI32);
-    workspace = layout.take({std::max(s.b * s.t * s.heads, ceil_div(scratch, 4))}, DType::kF32);
-    q = layout.take(queries);
-    k = layout.take(keys);
-    v = layout.take(keys);
-    for (Results* by : {&by_portable, &by_cudnn}) {
-      by->out = layout.take(queries);
-      by->lse = layout.take({s.b, s.heads, s.t}, DType::kF32);
-      if (direction == AttentionDirection::kForward) continue;
-      by->dq = layout.take(queries);
-      by->dk = layout.take(keys);
-      by->dv = layout.take(keys);
+    own = {.out = layout.take(queries),
+           .lse = layout.take({s.b, s.heads, s.t}, DType::kF32),
+           .q = layout.take(queries),
+           .k = layout.take(keys),
+           .v = layout.take(keys),
+           .workspace =
+               layout.take({std::max(s.b * s.t * s.heads, ceil_div(scratch, 4))}, DType::kF32),
+           .window = s.window,
+           .scale = s.scale,
+           .method = s.method};
+    if (direction == AttentionDirection::kForward) {
+      library = own;
+      library.out = layout.take(queries);
+      library.lse = layout.take(own.lse.shape, DType::kF32);
+      return;
     }
-    if (direction == AttentionDirection::kBackward) dout = layout.take(queries);
+    own_gradients = {.dq = layout.take(queries),
+                     .dk = layout.take(keys),
+                     .dv = layout.take(keys),
+                     .dout = layout.take(queries),
+                     .out = own.out,
+                     .lse = own.lse,
+                     .q = own.q,
+                     .k = own.k,
+                     .v = own.v,
+                     .workspace = own.workspace,
+                     .window = s.window,
+                     .scale = s.scale,
+                     .method = s.method};
+    library_gradients = own_gradients;
+    library_gradients.dq = layout.take(queries);
+    library_gradients.dk = layout.take(keys);
+    library_gradients.dv = layout.take(keys);
   }
 };
 
@@ -139,35 +158,6 @@ AttentionSize affordable(AttentionSize size) {
   return size;
 }
 
-AttentionArgs forward_of(const Problem& p, const AttentionSize& size,
-                         const Problem::Results& results) {
-  return {.out = results.out,
-          .lse = results.lse,
-          .q = p.q,
-          .k = p.k,
-          .v = p.v,
-          .workspace = p.workspace,
-          .window = size.window,
-          .scale = size.scale,
-          .method = size.method};
-}
-AttentionBackwardArgs backward_of(const Problem& p, const AttentionSize& size,
-                                  const Problem::Results& results) {
-  return {.dq = results.dq,
-          .dk = results.dk,
-          .dv = results.dv,
-          .dout = p.dout,
-          .out = p.by_portable.out,
-          .lse = p.by_portable.lse,
-          .q = p.q,
-          .k = p.k,
-          .v = p.v,
-          .workspace = p.workspace,
-          .window = size.window,
-          .scale = size.scale,
-          .method = size.method};
-}
-
 std::string compare(const AttentionSize& asked, AttentionDirection direction) {
   const bool backward = direction == AttentionDirection::kBackward;
   const AttentionSize size = affordable(asked);
@@ -176,7 +166,7 @@ std::string compare(const AttentionSize& asked, AttentionDirection direction) {
   if (!library.why_not.empty()) return library.why_not;
 
   Layout counted(nullptr);
-  static_cast<void>(Problem(size, direction, library.workspace, counted));
+  static_cast<void>(Calls(size, direction, library.workspace, counted));
   const DeviceMemory memory = memory_of(counted.bytes());
   if (!memory) {
     std::fprintf(stderr,
@@ -191,42 +181,43 @@ std::string compare(const AttentionSize& asked, AttentionDirection direction) {
   MUO_CUDA_CHECK(  // NaN, where a kernel leaves results out
       cudaMemsetAsync(memory.get(), 0xFF, static_cast<std::size_t>(counted.bytes()), stream));
   Layout there(memory.get());
-  const Problem p(size, direction, library.workspace, there);
+  const Calls calls(size, direction, library.workspace, there);
   const auto values = [&](const Tensor& x, std::uint32_t seed, float step = 1.0F / 256.0F) {
     fill(stream, x.as<BF16>(), x.numel(), seed, step);
   };
   // Scores have a standard deviation of 1; elements of k have that of 1 / sqrt(12).
   const float spread = std::fabs(size.scale) * std::sqrt(static_cast<float>(size.h)) / 12.0F;
-  values(p.q, 1, (spread > 0.0F ? 1.0F / spread : 1.0F) / 256.0F);
-  values(p.k, 2);
-  values(p.v, 3);
-  MUO_CUDA_CHECK(cudaMemsetAsync(p.apart.data, 0, sizeof(std::uint32_t), stream));
+  values(calls.own.q, 1, (spread > 0.0F ? 1.0F / spread : 1.0F) / 256.0F);
+  values(calls.own.k, 2);
+  values(calls.own.v, 3);
+  MUO_CUDA_CHECK(cudaMemsetAsync(calls.apart.data, 0, sizeof(std::uint32_t), stream));
   std::int64_t parts = 0;
   const auto count = [&](const Tensor& x, const Tensor& y, Tolerance most) {
     const std::int64_t blocks = std::max<std::int64_t>(1, x.numel() / kPart);
     dispatch(x.dtype, [&]<class T>() {
       launch(compare_kernel<T>, static_cast<unsigned>(blocks), kThreads, 0, stream,
              static_cast<const T*>(x.as<T>()), static_cast<const T*>(y.as<T>()), x.numel(), most,
-             reinterpret_cast<std::uint32_t*>(p.apart.data));
+             reinterpret_cast<std::uint32_t*>(calls.apart.data));
     });
     parts += blocks;
   };
-  portable_attention(stream, forward_of(p, size, p.by_portable));
+  portable_attention(stream, calls.own);
   if (backward) {
-    values(p.dout, 4);
-    portable_attention_backward(stream, backward_of(p, size, p.by_portable));
-    cudnn_attention_backward(stream, backward_of(p, size, p.by_cudnn));
-    count(p.by_cudnn.dq, p.by_portable.dq, kOfBF16);
-    count(p.by_cudnn.dk, p.by_portable.dk, kOfBF16);
-    count(p.by_cudnn.dv, p.by_portable.dv, kOfBF16);
+    const AttentionBackwardArgs &x = calls.library_gradients, &y = calls.own_gradients;
+    values(y.dout, 4);
+    portable_attention_backward(stream, y);
+    cudnn_attention_backward(stream, x);
+    count(x.dq, y.dq, kOfBF16);
+    count(x.dk, y.dk, kOfBF16);
+    count(x.dv, y.dv, kOfBF16);
   } else {
-    cudnn_attention(stream, forward_of(p, size, p.by_cudnn));
-    count(p.by_cudnn.out, p.by_portable.out, kOfBF16);
-    count(p.by_cudnn.lse, p.by_portable.lse, kOfLse);
+    cudnn_attention(stream, calls.library);
+    count(calls.library.out, calls.own.out, kOfBF16);
+    count(calls.library.lse, calls.own.lse, kOfLse);
   }
   std::uint32_t apart = 0;
   MUO_CUDA_CHECK(
-      cudaMemcpyAsync(&apart, p.apart.data, sizeof(apart), cudaMemcpyDeviceToHost, stream));
+      cudaMemcpyAsync(&apart, calls.apart.data, sizeof(apart), cudaMemcpyDeviceToHost, stream));
   MUO_CUDA_CHECK(cudaStreamSynchronize(stream));
   return apart == 0
              ? ""
