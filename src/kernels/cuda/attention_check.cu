@@ -149,7 +149,7 @@ struct Calls {
 // So that a comparison takes some tenths of a second: fewer rows, then shorter ones.
 AttentionSize affordable(AttentionSize size) {
   const auto flops = [&] {
-    return 4 * size.b * size.heads * size.h * size.t * std::min(size.t, size.window + 1);
+    return 4 * size.b * size.heads * size.h * size.t * (std::min(size.t - 1, size.window) + 1);
   };
   while (flops() > std::int64_t{1} << 40 && size.b > 1)
     size.b = ceil_div(size.b, 2);
