@@ -15,6 +15,7 @@
 #include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/own_stream.h"
 #include "runtime/cuda/relaxed_capture.h"
+#include "runtime/device.h"
 
 namespace muo::cuda {
 namespace {
@@ -89,7 +90,7 @@ class Layout {
   Tensor take(const Shape& shape, DType dtype = DType::kBF16) {
     const Tensor out{
         .data = begin_ == nullptr ? nullptr : begin_ + bytes_, .shape = shape, .dtype = dtype};
-    bytes_ += ceil_div(out.bytes(), 256) * 256;
+    bytes_ += ceil_div(out.bytes(), kAlignment) * kAlignment;
     return out;
   }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
@@ -102,8 +103,8 @@ class Layout {
 // The same calls for own kernels and for cuDNN's, into other tensors.
 struct Calls {
   Tensor apart;
-  AttentionArgs own, library;
-  AttentionBackwardArgs own_gradients, library_gradients;
+  AttentionArgs own, cudnn;
+  AttentionBackwardArgs own_gradients, cudnn_gradients;
 
   Calls(const AttentionSize& s, AttentionDirection direction, std::int64_t scratch,
         Layout& layout) {
@@ -121,9 +122,9 @@ struct Calls {
            .scale = s.scale,
            .method = s.method};
     if (direction == AttentionDirection::kForward) {
-      library = own;
-      library.out = layout.take(queries);
-      library.lse = layout.take(own.lse.shape, DType::kF32);
+      cudnn = own;
+      cudnn.out = layout.take(queries);
+      cudnn.lse = layout.take(own.lse.shape, DType::kF32);
       return;
     }
     own_gradients = {.dq = layout.take(queries),
@@ -139,10 +140,10 @@ struct Calls {
                      .window = s.window,
                      .scale = s.scale,
                      .method = s.method};
-    library_gradients = own_gradients;
-    library_gradients.dq = layout.take(queries);
-    library_gradients.dk = layout.take(keys);
-    library_gradients.dv = layout.take(keys);
+    cudnn_gradients = own_gradients;
+    cudnn_gradients.dq = layout.take(queries);
+    cudnn_gradients.dk = layout.take(keys);
+    cudnn_gradients.dv = layout.take(keys);
   }
 };
 
@@ -203,7 +204,7 @@ std::string compare(const AttentionSize& asked, AttentionDirection direction) {
   };
   portable_attention(stream, calls.own);
   if (backward) {
-    const AttentionBackwardArgs &x = calls.library_gradients, &y = calls.own_gradients;
+    const AttentionBackwardArgs &x = calls.cudnn_gradients, &y = calls.own_gradients;
     values(y.dout, 4);
     portable_attention_backward(stream, y);
     cudnn_attention_backward(stream, x);
@@ -211,9 +212,9 @@ std::string compare(const AttentionSize& asked, AttentionDirection direction) {
     count(x.dk, y.dk, kOfBF16);
     count(x.dv, y.dv, kOfBF16);
   } else {
-    cudnn_attention(stream, calls.library);
-    count(calls.library.out, calls.own.out, kOfBF16);
-    count(calls.library.lse, calls.own.lse, kOfLse);
+    cudnn_attention(stream, calls.cudnn);
+    count(calls.cudnn.out, calls.own.out, kOfBF16);
+    count(calls.cudnn.lse, calls.own.lse, kOfLse);
   }
   std::uint32_t apart = 0;
   MUO_CUDA_CHECK(

@@ -7,13 +7,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/check.h"
@@ -156,10 +155,10 @@ TEST(AttentionBF16, TheMethodSaysWhichKernelsCompute) {
 // The library that SIMT_CUDNN=wrong stands for has windows that are wrong by one.
 TEST(AttentionBF16, ALibraryComputesIfItAgreesWithOwnKernels) {
   if (kernel_backend() == KernelBackend::kHost) GTEST_SKIP() << "the host has one implementation";
-  const KernelStream stream;                          // loads what is asked
-  const char* stands_in = std::getenv("SIMT_CUDNN");  // NOLINT(concurrency-mt-unsafe): only read
-  const bool is_wrong = stands_in != nullptr && std::string_view(stands_in) == "wrong";
-  const bool has_cudnn = kernel_backend() == KernelBackend::kCuda || stands_in != nullptr;
+  const KernelStream stream;  // loads what is asked
+  const std::optional<std::string> stands_in = environment("SIMT_CUDNN");
+  const bool is_wrong = stands_in == "wrong";
+  const bool has_cudnn = kernel_backend() == KernelBackend::kCuda || stands_in;
   for (const Index window : {64, 130})
     for (const bool deterministic : {true, false}) {
       AttentionSize size{.b = 2, .t = 130, .heads = 4, .kv_heads = 2, .h = 64, .window = window};
