@@ -78,9 +78,11 @@ void load(benchmark::State& state) {
         corpus, {.seq_len = options.seq_len, .rows_per_step = world * options.batch}, 1);
     const auto bytes = static_cast<std::size_t>(3 * data::Loader::slot_bytes(options));
     rank.memory.resize(bytes + 64);
-    auto* const begin = reinterpret_cast<std::byte*>(
-        (reinterpret_cast<std::uintptr_t>(rank.memory.data()) + 63) / 64 * 64);
-    rank.loader = std::make_unique<data::Loader>(*rank.rows, options, std::span(begin, bytes));
+    void* begin = rank.memory.data();
+    std::size_t size = rank.memory.size();
+    std::align(64, bytes, begin, size);
+    rank.loader = std::make_unique<data::Loader>(*rank.rows, options,
+                                                 std::span(static_cast<std::byte*>(begin), bytes));
     ++options.rank;
   }
   for (auto _ : state)

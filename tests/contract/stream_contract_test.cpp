@@ -194,7 +194,8 @@ TEST_P(StreamContract, AnEventOfAFinishedCaptureIsAnErrorInsideAndOutsideCapture
     });
     EXPECT_THROW(rank.comm.wait(*event), Error);
     EXPECT_THROW(event->synchronize(), Error);
-    EXPECT_THROW((void)rank.compute.capture([&] { rank.compute.wait(*event); }), Error);
+    const auto waits = [&] { rank.compute.wait(*event); };
+    EXPECT_THROW((void)rank.compute.capture(waits), Error);
     rank.compute.record(*event);  // outside: an ordinary event again
     EXPECT_NO_THROW(rank.comm.wait(*event));
     EXPECT_NO_THROW(event->synchronize());

@@ -27,7 +27,7 @@ MUO_BLAS_FUNCTIONS(MUO_TYPE)
 #  undef MUO_TYPE
 }  // namespace functions
 #  define MUO_CALLED_ALIKE(Result, name, parameters) \
-    static_assert(called_alike<functions::name, decltype(&::name)>);
+    static_assert(called_alike_v<functions::name, decltype(&::name)>);
 MUO_CUDA_FUNCTIONS(MUO_CALLED_ALIKE)
 MUO_BLAS_FUNCTIONS(MUO_CALLED_ALIKE)
 

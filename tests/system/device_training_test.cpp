@@ -121,16 +121,16 @@ TEST_F(DeviceTraining, TooFewHardwareQueuesAreToldAndOneBranchNeedsFewer) {
   EXPECT_EQ(one.code, 0) << one.err;
 }
 
-// Queues are given in turn, as a driver may: three branches fork so often that the 32 there are go
-// round, and a collective that spins lies in front of what its peer computes. The default does not
-// fork.
+// Queues are given in turn, as a driver may: with three branches, eight layers' step forks 34
+// times, so that each of the 32 queues has a part of the first rank's step, which spins in front of
+// what its peer computes. The default does not fork.
 TEST_F(DeviceTraining, RanksThatShareAGpuHaveOneBranchUnlessThreeAreAskedFor) {
   const auto train = [&](const std::string& name, const std::string& more,
                          const std::string& deadline = {}) {
     return run_program(
         options(name,
                 "--num-iterations 3 --total-batch-size 256 --eval-every -1 --backend "
-                "cuda --devices 1 --ranks-per-device 2 --depth 2 " +
+                "cuda --devices 1 --ranks-per-device 2 --depth 8 " +
                     more),
         "MUO_CUDA_PLUGIN=muograph_simt CUDA_STAND_IN_QUEUES=in_turn " + deadline);
   };

@@ -7,9 +7,10 @@ namespace muo {
 // Whether two types of functions, one declared by us and one by NVIDIA, have parameters of equal
 // size and kind, as the calling convention sees them.
 template <class Ours, class Theirs>
-constexpr bool called_alike = false;
+inline constexpr bool called_alike_v = false;
 template <class R, class... P, class S, class... Q>
-requires(sizeof...(P) == sizeof...(Q)) constexpr bool called_alike<R (*)(P...), S (*)(Q...)> =
+requires(sizeof...(P) ==
+         sizeof...(Q)) inline constexpr bool called_alike_v<R (*)(P...), S (*)(Q...)> =
     sizeof(R) == sizeof(S) &&
     ((sizeof(P) == sizeof(Q) && std::is_pointer_v<P> == std::is_pointer_v<Q>)&&...);
 

@@ -44,7 +44,7 @@ MUO_SAME_PLACE(nvlink_centric_sched, nvlinkCentricSched);
 #  undef MUO_SAME_PLACE
 
 #  define MUO_CALLED_ALIKE(ours, theirs) \
-    static_assert(called_alike<decltype(Functions::ours), decltype(&(theirs))>)
+    static_assert(called_alike_v<decltype(Functions::ours), decltype(&(theirs))>)
 MUO_CALLED_ALIKE(get_version, ncclGetVersion);
 MUO_CALLED_ALIKE(get_unique_id, ncclGetUniqueId);
 MUO_CALLED_ALIKE(init_rank, ncclCommInitRankConfig);

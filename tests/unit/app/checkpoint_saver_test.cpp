@@ -352,8 +352,10 @@ TEST(CheckpointSaver, RefusesNumbersThatAreNotFinite) {
             else
               values.tensor().as<BF16>()[999] = to_bf16(value);
           }
-          const std::vector<StateEntry> entries = {
-              {.name = "w", .shape = {2000}, .begin = 1000 * rank.rank, .values = values}};
+          const std::vector<StateEntry> entries = {{.name = "w",
+                                                    .shape = {2000},
+                                                    .begin = std::int64_t{1000} * rank.rank,
+                                                    .values = values}};
           saver.save(rank, {.step = 2}, entries);
         });
       };
@@ -370,7 +372,7 @@ TEST(CheckpointSaver, RemovesWhatABrokenGroupInterrupted) {
   {
     CheckpointSaver saver(run.path(), 2);
     DeviceGroup group({.world = 2});
-    EXPECT_THROW(group.run([&](RankContext& rank) {
+    const auto save = [&](RankContext& rank) {
       RankState state(rank.rank, 2);
       rank.barrier.arrive([&] {
         saver.on_change([&rank](std::string_view change) {
@@ -378,8 +380,8 @@ TEST(CheckpointSaver, RemovesWhatABrokenGroupInterrupted) {
         });
       });
       saver.save(rank, {.step = 1}, state.entries());
-    }),
-                 Error);
+    };
+    EXPECT_THROW(group.run(save), Error);
     EXPECT_EQ(names_in(run.path() / "checkpoints").size(), 1U);
   }
   EXPECT_THAT(names_in(run.path() / "checkpoints"), IsEmpty());

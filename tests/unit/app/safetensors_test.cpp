@@ -16,7 +16,6 @@
 namespace muo::app {
 namespace {
 
-using test::read_file;
 using test::TemporaryDirectory;
 using test::write_file;
 using testing::HasSubstr;

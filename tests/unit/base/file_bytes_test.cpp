@@ -32,7 +32,7 @@ TEST(FileBytesDeathTest, OfAFileCutShortNameItAndEndTheProgram) {
   const FileBytes second(dir.path() / "second");
   const auto read_cut = [&] {
     std::filesystem::resize_file(dir.path() / "second", 1);
-    static_cast<void>(!std::string(second.text()).size());
+    static_cast<void>(std::string(second.text()).empty());
   };
   EXPECT_EXIT(read_cut(), testing::ExitedWithCode(3),
               "^muograph: error: /.*/second: cut short, or its disk failed, .*--resume auto");

@@ -156,6 +156,7 @@ TEST_P(SymmetricProduct, OfConcurrentCallersIsTheSameBits) {
   multiply_into(want);
   std::vector<int> wrong(3);
   std::vector<std::jthread> callers;
+  callers.reserve(wrong.size());
   for (int& count : wrong)
     callers.emplace_back([&] {
       const HostTensor d({1, 104, 104}, GetParam());

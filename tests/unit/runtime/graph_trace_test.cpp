@@ -134,7 +134,8 @@ TEST(CheckRaces, TakesFarLessThanASecondForTwentyThousandNodes) {
   std::uint64_t draw = 0;
   for (GraphTrace::Node& n : trace.nodes)  // each stream its own memory: no race
     for (int i = 0; i < 6; ++i) {
-      const auto begin = static_cast<std::int64_t>(random.bits(draw++) % 15000) + n.stream * 16384;
+      const auto begin =
+          static_cast<std::int64_t>(random.bits(draw++) % 15000) + std::int64_t{16384} * n.stream;
       n.accesses.push_back(
           bytes(begin, begin + 1 + static_cast<std::int64_t>(random.bits(draw++) % 1000), i == 0));
     }

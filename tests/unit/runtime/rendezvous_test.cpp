@@ -23,6 +23,7 @@ TEST(Rendezvous, NobodyPassesBeforeAllHaveArrivedAndTheLeaderHasRun) {
   std::atomic<int> wrong = 0;
   {
     std::vector<std::jthread> threads;
+    threads.reserve(kWorld);
     for (int rank = 0; rank < kWorld; ++rank)
       threads.emplace_back([&] {
         for (int round = 1; round <= kRounds; ++round) {
@@ -42,6 +43,7 @@ TEST(Rendezvous, BreakingReleasesThoseWhoWaitAndThoseWhoComeLater) {
   std::atomic<int> released = 0;
   {
     std::vector<std::jthread> threads;
+    threads.reserve(2);
     for (int rank = 0; rank < 2; ++rank)
       threads.emplace_back([&] {
         EXPECT_THROW(rendezvous.arrive(), PeerFailed);
