@@ -43,10 +43,10 @@ optim::Bucket by_elements(std::span<const ParamSpec> params, int world,
   bucket.rule = optim::UpdateRule::kMuon;
   bucket.state = optim::StateAt::kElements;
   std::int64_t offset = 0;
-  for (std::size_t i = 0; i < members.size(); ++i) {
+  for (const std::size_t param : members) {
     offset += gap;
-    const std::int64_t n = params[members[i]].shape.numel();
-    bucket.units.push_back({.param = members[i], .end = n, .offset = offset});
+    const std::int64_t n = params[param].shape.numel();
+    bucket.units.push_back({.param = param, .end = n, .offset = offset});
     offset += n;
   }
   bucket.segments.assign(static_cast<std::size_t>(world), (offset + world - 1) / world);

@@ -128,7 +128,7 @@ TEST(TrainingRows, PackedOnesDependOnStepAndPlaceOnly) {
   const RowsShape shape{.seq_len = 32, .rows_per_step = 6};
   const std::unique_ptr<TrainingRows> all = make_training_rows(corpus, shape, 9);
   std::vector<Row> want;
-  for (std::int64_t i = 0; i < 6 * 100; ++i)  // over many epochs
+  for (std::int64_t i = 0; i < std::int64_t{6} * 100; ++i)  // over many epochs
     want.push_back(read(*all, i / 6, i % 6));
   for (const std::int64_t world : {2, 3})
     for (std::int64_t rank = 0; rank < world; ++rank) {
@@ -137,7 +137,7 @@ TEST(TrainingRows, PackedOnesDependOnStepAndPlaceOnly) {
         ASSERT_EQ(read(*own, i / 6, i % 6), want[static_cast<std::size_t>(i)]);
     }
   const std::unique_ptr<TrainingRows> resumed = make_training_rows(corpus, shape, 9);
-  for (std::int64_t i = 6 * 71; i < std::ssize(want); ++i)
+  for (std::int64_t i = std::int64_t{6} * 71; i < std::ssize(want); ++i)
     ASSERT_EQ(read(*resumed, i / 6, i % 6), want[static_cast<std::size_t>(i)]);
   EXPECT_THROW(read(*resumed, 3, 0), Error);  // backwards
   const std::unique_ptr<TrainingRows> other = make_training_rows(corpus, shape, 10);

@@ -84,7 +84,7 @@ void move(const HostTensor& weight, std::uint64_t seed, const std::string& name)
 
 class Model {
  public:
-  explicit Model(const GptConfig& config, std::uint64_t perturbation = 0) : config_(config) {
+  explicit Model(GptConfig config, std::uint64_t perturbation = 0) : config_(std::move(config)) {
     for (const ParamSpec& spec : gpt_parameters(config_)) {
       HostTensor weight = test::random_tensor(spec.shape, spec.name, 0.2F);
       if (perturbation != 0) move(weight, perturbation, spec.name);
