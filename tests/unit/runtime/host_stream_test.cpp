@@ -171,7 +171,8 @@ TEST(HostStream, ForgottenStreamsDoNotRunInsideSomebodysCapture) {
   EXPECT_THROW((void)stream->capture([&] { other->zero(a); }), Error);
   EXPECT_THROW((void)stream->capture([&] { other->launch(*graph); }), Error);
   EXPECT_THROW((void)stream->capture([&] { other->synchronize(); }), Error);
-  EXPECT_THROW((void)stream->capture([&] { (void)other->capture([] {}); }), Error);
+  const auto captures = [&] { (void)other->capture([] {}); };
+  EXPECT_THROW((void)stream->capture(captures), Error);
   EXPECT_EQ(a.values()[0], 1.0F);
 }
 
