@@ -107,13 +107,13 @@ SafetensorsEntry parse_entry(const std::string& name, const json& value, const s
 
 }  // namespace
 
-Shape shape_of(const std::vector<std::int64_t>& d) {
-  MUO_CHECK(d.size() <= 4, d.size(), " axes");
-  return d.empty()       ? Shape{}
-         : d.size() == 1 ? Shape{d[0]}
-         : d.size() == 2 ? Shape{d[0], d[1]}
-         : d.size() == 3 ? Shape{d[0], d[1], d[2]}
-                         : Shape{d[0], d[1], d[2], d[3]};
+Shape shape_of(const std::vector<std::int64_t>& extents) {
+  MUO_CHECK(extents.size() <= 4, extents.size(), " axes");
+  return extents.empty()       ? Shape{}
+         : extents.size() == 1 ? Shape{extents[0]}
+         : extents.size() == 2 ? Shape{extents[0], extents[1]}
+         : extents.size() == 3 ? Shape{extents[0], extents[1], extents[2]}
+                               : Shape{extents[0], extents[1], extents[2], extents[3]};
 }
 
 std::vector<std::int64_t> extents_of(const Shape& shape) {

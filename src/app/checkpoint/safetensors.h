@@ -23,7 +23,7 @@ namespace muo::app {
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
 // A shape and its extents, at most four.
-Shape shape_of(const std::vector<std::int64_t>& d);
+Shape shape_of(const std::vector<std::int64_t>& extents);
 std::vector<std::int64_t> extents_of(const Shape& shape);
 
 struct SafetensorsSpec {
