@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""Plants the faults of tests/mutants/*.toml, one at a time, and says which tests see them.
+
+    scripts/mutants.py [--only REGEX] [--part K/N] [--json FILE]
+    scripts/mutants.py --draw N --seed S [--since COMMIT]
+
+All faults that fit are compiled into one build of a copy of the tree (build/mutants); MUO_MUTANT chooses one when a
+program starts. Of tests whose cases the gate draws, only those cases run that always do. tests/mutants/README.md
+describes an entry. The exit code is 1 if less than 95 % of the faults are killed, or if one is that an entry calls a
+survivor. --draw prints N lines of the product at which to plant one, half of them changed since COMMIT."""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+import zlib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WORK = ROOT / "build/mutants"
+TREE = WORK / "tree"
+BUILD = TREE / "build/dev"
+GOAL = 0.95
+ROOMS = ("src", "model", "optim", "graphs", "data")
+HEADER = """#pragma once
+#include <cstdlib>
+#include <type_traits>
+inline const int muo_mutant_chosen = std::getenv("MUO_MUTANT") ? std::atoi(std::getenv("MUO_MUTANT")) : 0;
+constexpr bool muo_mutant(int number) { return !std::is_constant_evaluated() && number == muo_mutant_chosen; }
+"""
+
+
+def run(*command, **options):
+    return subprocess.run([*map(str, command)], text=True, errors="replace", capture_output=True, **options)
+
+
+class Mutant:
+    FIELDS = {"name", "file", "within", "from", "to", "tests", "backend", "patch", "equivalent", "survives"}
+
+    def __init__(self, source, entry):
+        self.name, self.file = entry["name"], entry["file"]
+        self.number = zlib.crc32(self.name.encode()) >> 1  # the same whatever is added, for the compiler's cache
+        self.key = f"mutants/{source.stem}\n{self.name}\n{self.file}"
+        where = f"{source.name}: {self.name}"
+        if unknown := set(entry) - self.FIELDS:
+            sys.exit(f"{where}: unknown field {', '.join(unknown)}")
+        if not (ROOT / self.file).is_file():
+            sys.exit(f"{where}: there is no {self.file}")
+        self.right, self.wrong = entry["from"], entry["to"]
+        self.equivalent, self.survives = entry.get("equivalent"), entry.get("survives")
+        self.tests, self.backend = entry.get("tests", []), entry.get("backend", "")
+        self.patch = entry.get("patch", False)
+        if bool(self.tests) == bool(self.equivalent):
+            sys.exit(f"{where}: needs either tests or equivalent")
+        text, begin = (ROOT / self.file).read_text(), 0
+        if within := entry.get("within"):
+            if text.count(within) != 1:
+                sys.exit(f"{where}: {self.file} has {text.count(within)} times: {within}")
+            begin, text = text.index(within), within
+        if text.count(self.right) != 1:
+            sys.exit(f"{where}: {self.file} has {text.count(self.right)} times: {self.right}")
+        self.begin = begin + text.index(self.right)
+        self.end = self.begin + len(self.right)
+        self.is_header = self.file.endswith(".h")
+
+    def text(self):
+        if self.patch:
+            return self.wrong
+        if self.right.rstrip().endswith((";", "}")):
+            return f"if (muo_mutant({self.number})) {{ {self.wrong} }} else {{ {self.right} }}"
+        return f"(muo_mutant({self.number}) ? ({self.wrong}) : ({self.right}))"
+
+    def collides(self, other):
+        return self.file == other.file and self.begin < other.end and other.begin < self.end
+
+
+def read_mutants():
+    mutants = []
+    for source in sorted((ROOT / "tests/mutants").glob("*.toml")):
+        for entry in tomllib.loads(source.read_text())["mutant"]:
+            mutants.append(Mutant(source, entry))
+    names = [mutant.name for mutant in mutants]
+    if twice := {name for name in names if names.count(name) > 1}:
+        sys.exit(f"tests/mutants: two entries are named '{twice.pop()}'")
+    return mutants
+
+
+def builds_of(mutants):
+    """Mutants that one build can hold: those of sources; those of headers, which rebuild nearly everything; each
+    patch. What is at the same place as another one needs another build."""
+    builds = []
+    for mutant in mutants:
+        if mutant.patch:
+            builds.append([mutant])
+            continue
+        for build in builds:
+            if mutant.is_header == build[0].is_header and not any(other.patch or mutant.collides(other) for other in build):
+                build.append(mutant)
+                break
+        else:
+            builds.append([mutant])
+    return sorted(builds, key=lambda build: (build[0].patch, build[0].is_header))
+
+
+def plant(mutants):
+    """Makes TREE this tree with the mutants in it. Files that stay as they are keep their times, for ninja."""
+    names = run("git", "-C", ROOT, "ls-files", "-z", "-co", "--exclude-standard").stdout.split("\0")
+    wanted = {"muo_mutant.h"}
+    for name in filter(None, names):
+        source, target = ROOT / name, TREE / name
+        if not source.is_file():
+            continue
+        wanted.add(name)
+        content, mode = source.read_bytes(), source.stat().st_mode
+        here = sorted((one for one in mutants if one.file == name), key=lambda one: -one.begin)
+        if here:
+            text = content.decode()
+            for one in here:
+                text = text[:one.begin] + one.text() + text[one.end:]
+            content = f'#include "{TREE}/muo_mutant.h"\n#line 1\n{text}'.encode()
+        if not target.is_file() or target.read_bytes() != content:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            target.chmod(mode)
+    (TREE / "muo_mutant.h").exists() or (TREE / "muo_mutant.h").write_text(HEADER)
+    for path in TREE.rglob("*"):
+        if path.is_file() and TREE / "build" not in path.parents and path.relative_to(TREE).as_posix() not in wanted:
+            path.unlink()
+
+
+def build(mutants):
+    plant(mutants)
+    if not (BUILD / "build.ninja").is_file():
+        configured = run("cmake", "--preset", "dev", "-DMUO_CUDA=OFF", "-DMUO_BENCH=OFF", "--log-level=WARNING", cwd=TREE)
+        if configured.returncode != 0:
+            sys.exit(configured.stdout + configured.stderr)
+    programs = {test.split(" ")[0] for one in mutants for test in one.tests}
+    targets = ["muograph", *(f"{program}_test" for program in programs)]
+    if any(one.backend for one in mutants):
+        targets.append("muograph_simt")
+    if programs & {"ctest", "system"}:  # these start others
+        targets = []
+    built = run("ninja", "-C", BUILD, *targets)
+    if built.returncode != 0:
+        sys.exit("\n".join(built.stdout.splitlines()[-40:]))
+
+
+def outcome(test, backend, number, limit):
+    """What the test says with this mutant (0: none): an empty text if it passes, else why not; and the seconds."""
+    program, pattern = test.split(" ", 1)
+    if program == "ctest":
+        command = ["ctest", "--test-dir", BUILD, "--no-tests=error", "--output-on-failure", "-R", f"^{re.escape(pattern)}$"]
+    else:
+        command = [BUILD / f"{program}_test", f"--gtest_filter={pattern}", "--gtest_brief=1"]
+    environment = {**os.environ, "MUO_MUTANT": str(number), "MUO_DRAW": "none",
+                   "CUDA_STAND_IN_PATIENCE": "5"}
+    if backend:
+        environment["MUO_TEST_BACKEND"] = backend
+    begin = time.monotonic()
+    with subprocess.Popen([*map(str, command)], cwd=BUILD, env=environment, stdin=subprocess.DEVNULL, text=True, errors="replace",
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as process:
+        try:
+            said = process.communicate(timeout=limit)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return f"more than {limit:.0f} s", limit
+    seconds = time.monotonic() - begin
+    if process.returncode == 0:
+        return ("it ran no test" if number == 0 and "[  PASSED  ] 0 tests" in said else ""), seconds
+    lines = [line for line in said.splitlines() if re.match(r"\[  FAILED  \] |CUDA stand-in|C\+\+ exc|.* waited", line)]
+    return (lines or said.strip().splitlines() or ["nothing said"])[0][:160], seconds
+
+
+def judge(mutants, all_mutants_json):
+    """Runs the tests of the mutants, which are built: without any, then with each."""
+    clean = {}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        pairs = sorted({(test, one.backend) for one in mutants for test in one.tests})
+        patched = mutants[0].patch
+        for pair, (failed, seconds) in zip(pairs, pool.map(lambda pair: ("", 60) if patched else outcome(*pair, 0, 900), pairs)):
+            if failed:
+                sys.exit(f"{pair[0]} fails without any mutant: {failed}")
+            clean[pair] = seconds
+
+        def tried(one):
+            return [outcome(test, one.backend, one.number, max(60, 10 * clean[test, one.backend])) for test in one.tests]
+
+        for one, results in zip(mutants, pool.map(tried, mutants)):
+            killed = all(failed for failed, _ in results)
+            seconds = sum(taken for _, taken in results)
+            said = "; ".join(f"{test}: {failed or 'PASSES'}" for test, (failed, _) in zip(one.tests, results))
+            print(f"{'killed' if killed else 'ALIVE'} in {seconds:.0f} s: {one.name}: {said}", flush=True)
+            all_mutants_json.append({"name": one.name, "file": one.file, "killed": killed, "seconds": round(seconds, 1),
+                                     "by": one.tests, "survivor": bool(one.survives)})
+
+
+def draw(count, seed, since):
+    """Lines of code at which a fault may be planted: half of them last changed after `since`."""
+    files = run("git", "-C", ROOT, "ls-files", *ROOMS).stdout.split()
+    lines = {True: [], False: []}
+    for name in sorted(name for name in files if name.endswith((".cpp", ".h"))):
+        blamed = run("git", "-C", ROOT, "blame", "-s", f"{since}..HEAD", "--", name).stdout.splitlines()
+        for number, blame in enumerate(blamed, 1):
+            text = re.sub(r"^\S+ +(\S+ +)?\d+\) ", "", blame).strip()
+            # Statements with something to get wrong; no declarations, directives, comments or single braces.
+            if re.search(r"[-+*/<>=!&|?]|return|\d", text) and re.search(r"[;{]$", text) and not re.match(
+                    r"//|#|using|namespace|template|class|struct|static_assert|virtual|friend|case|enum|\}|.*= (delete|default);", text):
+                lines[not blame.startswith("^")].append(f"{name}:{number}: {text}")
+    generator = random.Random(seed)
+    for new, half in ((True, count - count // 2), (False, count // 2)):
+        for line in generator.sample(lines[new], half):
+            print(f"{'new' if new else 'old'} {line}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="REGEX", help="mutants whose entry's file (mutants/NAME), name or source matches")
+    parser.add_argument("--part", metavar="K/N", help="every Nth mutant, from the Kth on")
+    parser.add_argument("--json", metavar="FILE", help="write results to FILE")
+    parser.add_argument("--draw", metavar="N", type=int)
+    parser.add_argument("--seed", metavar="S", type=int)
+    parser.add_argument("--since", metavar="COMMIT", default="f36b209")
+    given = parser.parse_args()
+    if given.draw:
+        if given.seed is None:
+            parser.error("--draw needs --seed")
+        return draw(given.draw, given.seed, given.since)
+    begin = time.monotonic()
+    mutants = read_mutants()
+    if given.only:
+        mutants = [one for one in mutants if re.search(given.only, one.key)]
+    if given.part:
+        part, parts = map(int, given.part.split("/"))
+        mutants = mutants[part - 1::parts]
+    equivalent = [one for one in mutants if one.equivalent]
+    results = []
+    for batch in builds_of([one for one in mutants if not one.equivalent]):
+        build(batch)
+        print(f"{len(batch)} mutants built, {time.monotonic() - begin:.0f} s so far", flush=True)
+        judge(batch, results)
+    killed = [one for one in results if one["killed"]]
+    revived = [one["name"] for one in killed if one["survivor"]]
+    share = len(killed) / max(1, len(results))
+    print(f"mutants: {len(killed)} of {len(results)} killed ({share:.0%}), {len(equivalent)} equivalent, "
+          f"{time.monotonic() - begin:.0f} s")
+    for name in revived:
+        print(f"killed, and called a survivor: {name}")
+    if given.json:
+        report = {"date": time.strftime("%Y-%m-%d"), "commit": run("git", "-C", ROOT, "rev-parse", "HEAD").stdout.strip()[:12],
+                  "command": " ".join(["scripts/mutants.py", *sys.argv[1:]]), "cores": os.cpu_count(),
+                  "seconds": round(time.monotonic() - begin), "killed": len(killed), "of": len(results),
+                  "equivalent": len(equivalent), "mutants": results}
+        pathlib.Path(given.json).write_text(json.dumps(report, indent=1) + "\n")
+    return 1 if revived or share < GOAL else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
