@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+import full_phases
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = ("src/base", "src/runtime", "src/kernels", "src/app", "model", "optim", "graphs", "data",
          "tests", "scripts", "configs")
@@ -21,9 +23,6 @@ SOURCES = re.compile(  # of tests, that CMake and scripts/fuzz.sh name
     r"tests/system/(nvtx_recorder|profiling_timer)\.cpp|tests/power_loss/recorder\.cpp|"
     r"tests/unit/(base/contracted_box_muller|cuda/fake_driver|kernels/simd_results)\.cpp")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
-COMMANDS = ("train", "sweep", "eval", "sample", "plan", "report", "doctor", "checkpoint import",
-            "checkpoint export", "tokenize", "tokenizer train", "tokenizer encode", "tokenizer decode",
-            "tokenizer convert")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 # A document and headings of it, by its path from the root, or as a link of another document.
 CITATION = re.compile(r'(?:(docs/[\w/.-]+\.md)|\]\(([\w/.-]+\.md)\)), '
@@ -35,7 +34,7 @@ OTHER_OPTIONS = {"--gate", "--last", "--minutes", "--slow", "--tidy", "--user", 
                  "--build", "--target", "--help",
                  "--project", "--follow", "--shards", "--dir", "--from", "--serve", "--logdir", "--load",
                  "--llm-c", "--python", "--benchmark", "--gtest", "--steps", "--nanochat",
-                 "--embeddings", "--registers", "--write-table", "--only",
+                 "--embeddings", "--registers", "--write-table", "--only", "--draw",
                  "--trace", "--cuda-graph-trace", "--output", "--report", "--capture-range",
                  "--capture-range-end", "--nvtx-capture", "--phases", "--install", "--prefix", "--version",
                  "--nnodes", "--no-python", "--mpi", "--nodes", "--ntasks-per-node", "--gpus-per-node",
@@ -151,6 +150,15 @@ def foreign_options():
     return {option for row in rows for option in OPTION.findall(row.split(" | ")[0])} | {"--nproc"}
 
 
+def commands(program):
+    """Every command, as the program completes them for a shell."""
+    def completed(*words):
+        return subprocess.run([program, "complete", *words, ""], capture_output=True, text=True).stdout.split()
+    for command in completed():
+        yield command
+        yield from (f"{command} {member}" for member in completed(command) if not member.startswith("-"))
+
+
 def options(files):
     program = next((p for build in ("dev", "release")
                     if (p := ROOT / "build" / build / "muograph").is_file()), None)
@@ -158,7 +166,7 @@ def options(files):
         print("tree: options in documents not compared, as nothing is built")
         return
     known = OTHER_OPTIONS | foreign_options()
-    for command in COMMANDS:
+    for command in commands(program):
         shown = subprocess.run([program, *command.split(), "--help"], capture_output=True, text=True)
         if "--help-all" in shown.stdout:
             shown = subprocess.run([program, *command.split(), "--help-all"], capture_output=True, text=True)
@@ -175,7 +183,8 @@ def options(files):
 def main():
     files = tracked()
     errors = [*lengths(files), *widths(files), *readmes(), *tests(files), *golden(), *words(files),
-              *citations(files), *discarded_loops(files), *run_bits(files), *options(files)]
+              *citations(files), *discarded_loops(files), *run_bits(files), *options(files),
+              *full_phases.older_than(full_phases.TOO_OLD)]
     print("\n".join(errors) or f"tree: {len(files)} files keep the house rules")
     return bool(errors)
 

@@ -36,14 +36,13 @@ export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$((cores < 8 ? cores + 1 : 8
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/thread_sanitizer.supp"
 if [[ ${presets[0]} == gate-* ]]; then
-  # Another schedule of the SIMT tier for every state of the sources, and the same for the same one.
-  if [ -z "${SIMT_ORDER:-}" ]; then
-    hash=$(find src model optim graphs data tests -type f ! -path '*/results/*' -print0 | LC_ALL=C sort -z |
-           xargs -0 cat | cksum | cut -d ' ' -f 1)
-    orders=(seq rev "$hash" "$hash" "$hash" "$hash")
-    export SIMT_ORDER=${orders[hash % 6]}
-  fi
-  echo "SIMT_ORDER=$SIMT_ORDER"
+  # Another schedule of the SIMT tier, and other cases of the dearest tests, for every state of the sources, and the
+  # same for the same one.
+  hash=$(find src model optim graphs data tests -type f ! -path '*/results/*' -print0 | LC_ALL=C sort -z |
+         xargs -0 cat | cksum | cut -d ' ' -f 1)
+  orders=(seq rev "$hash" "$hash" "$hash" "$hash")
+  export SIMT_ORDER=${SIMT_ORDER:-${orders[hash % 6]}} MUO_DRAW=${MUO_DRAW:-$hash}
+  echo "SIMT_ORDER=$SIMT_ORDER MUO_DRAW=$MUO_DRAW"
 fi
 
 # Builds and tests a preset; says how long each took. Where its tests fail, the next one is tested all the same.

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Every command that a document shows works: each is run in a folder with the files that it names, trainings
-cut down to a tiny model and two steps, or is known to RUN_ELSEWHERE.      tests/system/documents_test.py BUILD"""
+cut down to a tiny model and two steps, or is known to RUN_ELSEWHERE. None may need a program that only
+scripts/setup.sh --dev installs.      tests/system/documents_test.py BUILD"""
 import os
 import pathlib
 import re
@@ -29,6 +30,7 @@ RUN_ELSEWHERE = {
     "report --follow": "tests/system/follow_test.cpp",
     "muograph report": "tests/system/report_test.cpp",
     "muograph sweep --resume": "tests/system/sweep_test.cpp",
+    "--process-per-device": "tests/system/processes_test.cpp",
     "scripts/look_at_report.py": "Chromium",
     "scripts/look_at_live_report.py": "Chromium",
     "scripts/fetch_plotly.sh": "tests/system/setup_script_test.cpp",
@@ -75,11 +77,25 @@ def commands(document):
         yield " ".join(match.group(1).split())
 
 
+def link_programs(folder):
+    """Fills the folder with all programs on PATH but those that only a developer's machine has."""
+    development = re.search(r"--dev\) packages\+=\((.*?)\)", (ROOT / "scripts/setup.sh").read_text()).group(1).split()
+    listed = subprocess.run(["dpkg-query", "-L", *(set(development) - {"python3", "git"})], text=True, check=False,
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.splitlines()
+    hidden = {os.path.realpath(path) for path in listed if "/bin/" in path}
+    for place in os.environ["PATH"].split(os.pathsep):
+        for program in pathlib.Path(place).glob("*"):
+            if not (folder / program.name).is_symlink() and os.path.realpath(program) not in hidden:
+                (folder / program.name).symlink_to(program)
+
+
 class Sandbox:
-    """A folder that looks like a clone with its builds, and like a user's."""
+    """A folder that looks like a clone with its builds, and like a user's, on a machine without developers' tools."""
 
     def __init__(self, folder, build):
         self.folder, self.build = folder, build
+        (folder / "bin").mkdir()
+        link_programs(folder / "bin")
         (folder / "build").mkdir()
         for name in ("release", "dev"):
             (folder / "build" / name).symlink_to(build)
@@ -111,7 +127,7 @@ class Sandbox:
             file.rename(folder / re.sub(r"_\d+", "_000123", file.name))
 
     def run(self, words):
-        variables = dict(os.environ, PATH=f"{self.build}:{os.environ['PATH']}")
+        variables = dict(os.environ, PATH=f"{self.build}:{self.folder / 'bin'}")
         words = [str(self.build / "muograph") if word == "muograph" else word for word in words]
         while "=" in words[0]:
             name, value = words.pop(0).split("=")

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "support/environment.h"
+
+namespace muo::test {
+
+// Chooses which of many similar cases run: all, unless MUO_DRAW is set, as scripts/test.sh --gate
+// sets it. A number selects one of every `of` cases, other ones for another number; `none` leaves
+// out all, to see which planted faults other tests kill.
+//   Drawn drawn(4);
+//   for (...) if (drawn.runs_next()) ...
+// A case that alone kills some planted fault is not drawn but runs always.
+class Drawn {
+ public:
+  explicit Drawn(std::uint64_t of) : of_(of) {
+    const std::optional<std::string> draw = environment("MUO_DRAW");
+    if (!draw) of_ = 1;
+    if (draw == "none") of_ = 0;
+    if (draw) std::from_chars(draw->data(), draw->data() + draw->size(), case_);
+  }
+
+  [[nodiscard]] bool runs_next(bool always = false) {
+    const bool is_drawn = of_ != 0 && case_++ % of_ == 0;
+    return always || is_drawn;
+  }
+
+ private:
+  std::uint64_t of_, case_ = 0;
+};
+
+}  // namespace muo::test
