@@ -13,6 +13,7 @@
 #include "app/checkpoint/run_tokenizer.h"
 #include "app/cli.h"
 #include "app/infer/inference.h"
+#include "app/progress_text.h"
 #include "app/run/backend.h"
 #include "app/train/example_evaluator.h"
 #include "base/check.h"
@@ -82,9 +83,9 @@ Tasks read_tasks(const ExampleOptions& options, const Checkpoint& checkpoint,
 }
 
 // What is told while the rows of all tasks are computed.
-class ExampleProgress {
+class ExampleView {
  public:
-  ExampleProgress(int fd, std::span<const data::TokenTask> tasks) : terminal_(fd) {
+  ExampleView(int fd, std::span<const data::TokenTask> tasks) : terminal_(fd) {
     for (const data::TokenTask& task : tasks)
       rows_ += std::ssize(task.rows);
   }
@@ -94,12 +95,9 @@ class ExampleProgress {
     const std::int64_t done = before_ + rows;
     const double seconds = std::chrono::duration<double>(Terminal::Clock::now() - started_).count();
     if (seconds < 1) return;  // that is all that there is to wait for, perhaps
-    const auto fraction = static_cast<double>(done) / static_cast<double>(rows_);
-    terminal_.progress(
-        fmt::format("{:3.0f} %  {}  {} rows/s  ETA {}", 100 * fraction, printable(task_->name),
-                    count_text(static_cast<double>(done) / seconds),
-                    duration_text(seconds * (1 - fraction) / fraction)),
-        false);
+    const ExampleProgress progress{
+        .task = task_->name, .done = done, .rows = rows_, .seconds = seconds};
+    terminal_.progress(progress_text(progress), false);
   }
   void close() { terminal_.clear(); }
 
@@ -198,7 +196,7 @@ int evaluate_examples(const EvalOptions& options, const Checkpoint& checkpoint,
   std::vector<std::vector<data::RowScore>> rows;
   for (const data::TokenTask& task : tasks.tasks)
     rows.emplace_back(task.rows.size());
-  ExampleProgress progress(options.json ? STDERR_FILENO : STDOUT_FILENO, tasks.tasks);
+  ExampleView progress(options.json ? STDERR_FILENO : STDOUT_FILENO, tasks.tasks);
   DeviceGroup group(ranks);
   group.run([&](RankContext& rank) {
     const InferenceRows shapes = {.passes = passes};

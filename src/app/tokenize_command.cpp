@@ -11,6 +11,7 @@
 
 #include "app/cli.h"
 #include "app/document_files.h"
+#include "app/progress_text.h"
 #include "base/check.h"
 #include "base/durable_files.h"
 #include "base/terminal.h"
@@ -234,23 +235,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-struct Work {
-  std::int64_t input_bytes = 0;  // of all files; 0: unknown
-  std::int64_t taken = 0;        // of them
-  std::int64_t text_bytes = 0;   // encoded
-  double seconds = 0;
-};
-
-std::string progress_line(const ShardStream& shards, const Work& work) {
-  std::string line = fmt::format("{} tokens, {} shards, {:.1f} MB/s of text",
-                                 count_text(static_cast<double>(shards.trained())), shards.shards(),
-                                 static_cast<double>(work.text_bytes) / work.seconds * 1e-6);
-  if (work.input_bytes == 0 || work.taken == 0) return line;
-  const double done = static_cast<double>(work.taken) / static_cast<double>(work.input_bytes);
-  return fmt::format("{:3.0f} %  {}  ETA {}", 100 * done, line,
-                     duration_text(work.seconds * (1 - done) / done));
-}
-
 // Finishes the shards and says what became of the text.
 void report(const TokenizeOptions& options, ShardStream& shards, std::int64_t text_bytes,
             Clock::time_point started) {
@@ -292,12 +276,14 @@ int run_command(const TokenizeOptions& options) {
   const nlohmann::json inputs = nlohmann::json::parse(source);
   for (const auto& input : inputs["files"])
     input_bytes += input["bytes"].get<std::int64_t>();
+  if (files.back().path == "-") input_bytes = 0;
   const int threads = options.threads ? static_cast<int>(*options.threads) : usable_cores();
 
   ShardStream shards(options, *tokenizer, std::move(manifest));
   Terminal terminal(STDOUT_FILENO);
   const Clock::time_point started = Clock::now();
-  std::int64_t taken = 0, text_bytes = 0;
+  Clock::time_point encoding = started;  // what is held already is only read
+  TokenizeProgress progress{.input_bytes = input_bytes};
   const auto read = [&reader] {
     std::optional<data::DocumentBatch> batch(std::in_place);
     if (!reader.next(*batch)) batch.reset();
@@ -315,12 +301,17 @@ int run_command(const TokenizeOptions& options) {
     const auto encoded = data::encode_documents(*tokenizer, views, threads, bos);
     for (std::size_t i = 0; i < encoded.size(); ++i) {
       shards.add(encoded[i], views[i]);
-      text_bytes += std::ssize(views[i]);
+      progress.text_bytes += std::ssize(views[i]);
     }
-    taken += batch->input_bytes;
-    const double seconds = seconds_since(started);
-    if (seconds > 1)
-      terminal.progress(progress_line(shards, {input_bytes, taken, text_bytes, seconds}), false);
+    progress.tokens = shards.trained();
+    progress.shards = shards.shards();
+    progress.taken += batch->input_bytes;
+    if (progress.text_bytes == 0) {
+      encoding = Clock::now();
+      progress.held = progress.taken;
+    }
+    progress.seconds = seconds_since(encoding);
+    if (seconds_since(started) > 1) terminal.progress(progress_text(progress), false);
   }
   terminal.clear();
   if (complete) {
@@ -332,7 +323,7 @@ int run_command(const TokenizeOptions& options) {
   if (shards.trained() == 0)
     throw input_error("{}: no text{}{}", options.data.front().native(),
                       others.empty() ? "" : "; left out: ", others);
-  report(options, shards, text_bytes, started);
+  report(options, shards, progress.text_bytes, encoding);
   print_left_out(reader);
   return 0;
 }

@@ -69,6 +69,10 @@ std::string duration_text(double seconds) {
   return fmt::format("{}d{:02}h", s / 86400, s / 3600 % 24);
 }
 
+std::string eta_text(double left, double done, double seconds) {
+  return "ETA " + (done > 0 ? duration_text(left * seconds / done) : "?");
+}
+
 std::string count_text(double count) {
   if (!std::isfinite(count)) return "?";
   constexpr std::array kUnits = {"", "k", "M", "G", "T", "P", "E"};

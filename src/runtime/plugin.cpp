@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "base/check.h"
+#include "runtime/plugin_entry.h"
 
 namespace muo {
 namespace {
@@ -28,12 +29,11 @@ LoadedPlugin open_plugin(const std::string& file) {
   if (library == nullptr) return loaded;
   using Entry = const BackendPlugin* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(library, "muograph_backend_plugin"));
-  if (entry == nullptr || entry()->version != kPluginVersion)
-    return {.plugin = nullptr,
-            .missing = concat((folder_of_plugins() / file).string(),
-                              " belongs to another version of muograph: build all "
-                              "of it anew")};
-  return {.plugin = entry()};
+  loaded.plugin = of_this_build(entry);
+  if (loaded.plugin == nullptr)
+    loaded.missing = concat((folder_of_plugins() / file).string(),
+                            " belongs to another version of muograph: build all of it anew");
+  return loaded;
 }
 
 // What the user has set stays. CUDA reads them once, at its first call; no other thread runs yet.

@@ -26,10 +26,11 @@ KILLED = 4  # runs that are killed once
 
 
 def run(recorder, command, folder, log="/dev/null", kill=0):
-    """`command` in the folder, whose changes go to the log; killed after so many, if not 0."""
+    """`command` in the folder, whose changes go to the log; killed after so many, if not 0. The loader would take a
+    space in LD_PRELOAD for the end of a path."""
     return subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, text=True, capture_output=True, timeout=120,
-                          env={**os.environ, "LD_PRELOAD": str(recorder), "POWER_LOSS_ROOT": str(folder),
-                               "POWER_LOSS_LOG": str(log), "POWER_LOSS_KILL": str(kill)})
+                          env={**os.environ, "LD_LIBRARY_PATH": str(recorder.parent), "LD_PRELOAD": recorder.name,
+                               "POWER_LOSS_ROOT": str(folder), "POWER_LOSS_LOG": str(log), "POWER_LOSS_KILL": str(kill)})
 
 
 def record(recorder, command, folder, kill=0, refusal=None):

@@ -12,6 +12,9 @@
 
 #include "cuda_runtime_api.h"
 #include "stand_ins/launches.h"
+#include "stand_ins/lock.h"
+#include "stand_ins/world.h"
+#include "support/eventually.h"
 
 namespace muo::stand_in {
 namespace {
@@ -218,14 +221,19 @@ void spin_together(int branches) {
     CALL(cudaStreamSynchronize(stream));
 }
 
+// With 1, after a time in which one that does not hang has surely ended; short where it should.
+void exit_if_it_hangs(bool expected) {
+  std::thread([expected] {
+    std::this_thread::sleep_for(std::chrono::seconds(expected ? 2 : 60));
+    _exit(1);
+  }).detach();
+}
+
 TEST(HardwareQueuesDeathTest, WorkWaitsBehindWhatSpinsInItsQueue) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto with_queues = [](const char* queues, int branches) {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", queues, 1);  // NOLINT(concurrency-mt-unsafe): one thread
-    std::thread([] {
-      std::this_thread::sleep_for(std::chrono::seconds(2));
-      _exit(1);  // it hangs
-    }).detach();
+    exit_if_it_hangs(std::string_view(queues) == "3");
     spin_together(branches);
     _exit(0);
   };
@@ -241,10 +249,7 @@ TEST(HardwareQueuesDeathTest, GivenInTurnTwoStreamsMayShareOneWhileOthersAreFree
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "4", 1);
     setenv("CUDA_STAND_IN_QUEUES", how, 1);
     // NOLINTEND(concurrency-mt-unsafe)
-    std::thread([] {
-      std::this_thread::sleep_for(std::chrono::seconds(2));
-      _exit(1);  // it hangs
-    }).detach();
+    exit_if_it_hangs(std::string_view(how) == "in_turn");
     cudaStream_t stream = nullptr;
     CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     for (int i = 0; i < 3; ++i) {
@@ -288,7 +293,11 @@ TEST(HardwareQueuesDeathTest, CallsThatWaitForAWholeGpuKeepOthersFromLaunching) 
         std::this_thread::yield();
     }));
     std::thread waiting([&] { call(graph); });
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const auto waits = [] {
+      const Lock lock;
+      return world().gpus[0]->alone != std::thread::id();
+    };
+    if (!test::eventually(waits)) _exit(1);
     CALL(enqueue(b, "its peer's", {}, [&] { launched = true; }));
     waiting.join();
     for (const cudaStream_t stream : {a, b})
@@ -340,7 +349,6 @@ TEST_F(CudaStandInDeathTest, WrongUseThatNobodyAsksAboutEndsTheProcessBadly) {
               }),
               ExitedWithCode(0), "");
   EXPECT_EXIT(leave([&] {
-                std::atomic<bool> freed = false;
                 CALL(enqueue(a_, "a long one", {.certain = {memory_}, .possible = {}},
                              [&] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); }));
                 CALL(cudaFree(memory_));

@@ -7,13 +7,14 @@
 //   memory   is std::bad_alloc
 //   device   is CUDA's way: the call fails, and so does whatever the rank's device is asked later
 //   pause    a call that returns after MUO_FAULT_PAUSE seconds
-//   hang     one that never returns
+//   hang     one that never returns; MUO_FAULT_FILE, if it is set, is made when it begins
 // On the tier the call "collective" is one of the GPU's, when it comes to it: the last three only.
 
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <mutex>
 #include <new>
 #include <sstream>
@@ -111,6 +112,7 @@ class Trap {
     if (fault.kind == "pause")
       return std::this_thread::sleep_for(
           std::chrono::seconds(std::stoi(variable("MUO_FAULT_PAUSE"))));
+    if (const std::string file = variable("MUO_FAULT_FILE"); !file.empty()) std::ofstream{file};
     while (fault.kind == "hang")
       std::this_thread::sleep_for(std::chrono::seconds(1));
     throw Error("planted failure");

@@ -13,7 +13,7 @@ struct MuonScalars {
     StepScalars s;
     s.commit = commit;
     s.muon_momentum = 0.9F;
-    s.muon_beta2 = 0.9F;
+    s.muon_beta2 = 0.95F;
     s.matrix_lr = 0.02;
     s.muon_weight_decay = 0.25F;
     *tensor.tensor().as_struct<StepScalars>() = s;

@@ -74,6 +74,10 @@ int RunningProgram::end_by(int signal) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+std::string until(const std::string& condition) {
+  return "until { " + condition + "; } || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done; ";
+}
+
 std::string while_stopped(const std::string& commands) {
   return "kill -STOP $pid; " + commands + "; kill -CONT $pid; ";
 }

@@ -32,6 +32,9 @@ class RunningProgram {
   int pid_ = -1, out_ = -1;
 };
 
+// Shell commands that wait until `condition` holds, or process $pid has ended.
+std::string until(const std::string& condition);
+
 // Shell commands between which process $pid does nothing; else it may write where they have moved
 // a directory away.
 std::string while_stopped(const std::string& commands);

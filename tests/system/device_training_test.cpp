@@ -219,7 +219,9 @@ TEST_F(DeviceTraining, ProductsAreMeasuredOnceForTheCacheWhereBitsMayDiffer) {
                        "MUO_CUDA_PLUGIN=muograph_simt XDG_CACHE_HOME=" + cache);
   };
   const auto measured = HasSubstr(" products were measured: " + cache);
-  EXPECT_THAT(train_with("same_bits", "").out, testing::Not(HasSubstr("tune: ")));
+  const Outcome same_bits = train_with("same_bits", "");
+  EXPECT_EQ(same_bits.code, 0) << same_bits.err;
+  EXPECT_THAT(same_bits.out, testing::Not(HasSubstr("tune: ")));
   EXPECT_FALSE(fs::exists(cache));
   const Outcome first = train_with("first", "--deterministic off");
   ASSERT_EQ(first.code, 0) << first.err;
@@ -228,8 +230,9 @@ TEST_F(DeviceTraining, ProductsAreMeasuredOnceForTheCacheWhereBitsMayDiffer) {
   EXPECT_EQ(second.code, 0) << second.err;
   EXPECT_THAT(second.out, testing::Not(HasSubstr("tune: ")));
   EXPECT_THAT(train_with("again", "--tune now").out, measured);
-  EXPECT_THAT(train_with("off", "--deterministic off --tune off").out,
-              testing::Not(HasSubstr("tune: ")));
+  const Outcome off = train_with("off", "--deterministic off --tune off");
+  EXPECT_EQ(off.code, 0) << off.err;
+  EXPECT_THAT(off.out, testing::Not(HasSubstr("tune: ")));
   const fs::path file = fs::directory_iterator(fs::path(cache) / "muograph")->path();
   test::write_file(file, "no table");
   EXPECT_THAT(train_with("damaged", "--tune once").out,

@@ -46,10 +46,6 @@ class Disk : public Training {
            (meanwhile.empty() ? "" : meanwhile + "; ") + "wait $pid; code=$?; cp -a . " +
            path("left").string() + "; exit $code; }' sh";
   }
-  // Until `condition`, or the end of the run.
-  [[nodiscard]] static std::string until(const std::string& condition) {
-    return "until " + condition + " || ! kill -0 $pid; do sleep 0.01; done";
-  }
   [[nodiscard]] std::string command(const std::string& more) const {
     return options("disk/run", kRun + more);
   }
@@ -97,7 +93,7 @@ TEST_F(Disk, ThatHasSpaceAgainIsWrittenToAgain) {
   const Outcome outcome =
       run_program(command("--on-save-error continue --keep-last 1"),
                   with_disk("16m", "head -c 8000000 /dev/zero >ballast",
-                            until("grep -q \"step 4 not saved\" " + log_) + "; rm ballast"));
+                            test::until("grep -q \"step 4 not saved\" " + log_) + "rm ballast"));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(test::read_file(log_), HasSubstr("warning: checkpoint of step 4 not saved"));
   EXPECT_THAT(steps_left(), ElementsAre(16));
@@ -113,7 +109,7 @@ TEST_F(Disk, ThatBecomesReadOnlyEndsTheRunAndHarmsNoOlderCheckpoint) {
   for (const char* const mode : {"background", "wait"}) {
     const Outcome outcome = run_program(
         command("--save-mode " + std::string(mode)),
-        with_disk("100m", "true", until("[ -d run/checkpoints/step_00000002 ]") + "; " + lock));
+        with_disk("100m", "true", test::until("[ -d run/checkpoints/step_00000002 ]") + lock));
     EXPECT_EQ(outcome.code, 3) << mode;
     EXPECT_THAT(outcome.err, AllOf(HasSubstr("not saved: cannot "),
                                    HasSubstr("Read-only file system; check the path")));

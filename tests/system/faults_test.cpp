@@ -155,12 +155,12 @@ class Faults {
     return wrong.str();
   }
 
-  // Of a run that gets SIGTERM after its first steps.
+  // Of a run that gets SIGTERM while it hangs.
   [[nodiscard]] Outcome terminated(const Case& c) const {
-    const fs::path metrics = directory_.path() / "terminated" / "metrics.jsonl";
-    return run("terminated", "MUO_FAULT='" + c.text() + "'",
-               timeout() + " & pid=$!; until [ -s " + metrics.string() +
-                   " ]; do sleep 0.01; done; sleep 1; kill -TERM $pid; wait $pid");
+    const std::string hangs = directory_.path() / "hangs";
+    return run("terminated", "MUO_FAULT='" + c.text() + "' MUO_FAULT_FILE=" + hangs,
+               timeout() + " & pid=$!; " + test::until("[ -e " + hangs + " ]") +
+                   "kill -TERM $pid; wait $pid");
   }
 
  private:

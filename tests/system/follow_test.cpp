@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "support/eventually.h"
 #include "support/files.h"
 #include "support/http_client.h"
 #include "support/program.h"
@@ -81,10 +81,10 @@ TEST_F(Follow, ServesThePageAndWhatIsAddedToItsRuns) {
   EXPECT_EQ(first["runs"][0][1]["steps"], 3);
   train("b", 2, 4);
   json next;
-  for (int i = 0; i < 200 && (next.is_null() || next["runs"].empty()); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(test::eventually([&] {
     next = data_since(port, first["version"]);
-  }
+    return !next["runs"].empty();
+  }));
   ASSERT_EQ(next["runs"].size(), 1U);
   EXPECT_EQ(next["runs"][0][0], 1);
   EXPECT_EQ(next["runs"][0][1]["steps"], 4);

@@ -1,7 +1,9 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 using test::Outcome;
 using test::run_program;
+using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -98,7 +102,9 @@ TEST_F(Gpus, ThatARunDoesNotUseAreItsFirstLine) {
   EXPECT_EQ(plan.err, line);
   EXPECT_THAT(plan.out, StartsWith("{"));
 
-  EXPECT_THAT(one_step(nowhere, "--backend host").out, Not(HasSubstr("GPU not used")));
+  const Outcome asked = one_step(nowhere, "--backend host");
+  EXPECT_EQ(asked.code, 0) << asked.err;
+  EXPECT_THAT(asked.out, Not(HasSubstr("GPU not used")));
   const Outcome refused = one_step(nowhere, "--backend cuda");
   EXPECT_EQ(refused.code, 2);
   EXPECT_EQ(refused.err,
@@ -122,7 +128,7 @@ TEST_F(Gpus, AreNotUsedForTheReasonThatTheBuildKnows) {
               StartsWith("GPUs not used: 2 x NVIDIA H100 80GB HBM3 (/dev/nvidia0, /dev/nvidia1): "
                          "the driver is too old: update it\n"));
   EXPECT_THAT(one_step("MUO_CUDA_PLUGIN=muograph_simt MUO_NO_CUDA=stale").out,
-              Not(HasSubstr("not used")));
+              AllOf(HasSubstr("backend: cuda\n"), Not(HasSubstr("not used"))));
 }
 
 TEST_F(Gpus, WithoutTheDriversLibraryAreNotUsed) {
@@ -147,10 +153,21 @@ TEST_F(Gpus, AreWhatDoctorSpeaksOf) {
   EXPECT_THAT(all.out, HasSubstr(line));
   EXPECT_THAT(all.out, HasSubstr("/dev/nvidia0: NVIDIA H100 80GB HBM3, 989 TFLOP/s"));
   EXPECT_THAT(all.out, HasSubstr("Ready to train, but on the CPU only"));
+  std::ifstream memory("/proc/meminfo");
+  std::string key;
+  double kib = 0;
+  memory >> key >> kib;
+  EXPECT_THAT(all.out, HasSubstr(fmt::format("{:.1f} GiB, ", kib / 1048576)));
   const Outcome gpu = run_program("doctor --gpu", nowhere);
   EXPECT_EQ(gpu.code, 3);
   EXPECT_THAT(gpu.out, HasSubstr(line));
   EXPECT_EQ(run_program("doctor --gpu", "MUO_CUDA_PLUGIN=muograph_simt").code, 0);
+  // Without its development files a driver has this name only; any library will do.
+  fs::create_directory(path("driver"));
+  fs::create_symlink(fs::path(test::program()).replace_filename("libcuda_stand_in.so"),
+                     path("driver/libcuda.so.1"));
+  EXPECT_THAT(run_program("doctor", nowhere + " LD_LIBRARY_PATH=" + path("driver").string()).out,
+              Not(ContainsRegex("\ndriver +(none|.* does not load)")));
 }
 
 TEST_F(Gpus, ThatCudaDoesNotStartWithSayWhy) {

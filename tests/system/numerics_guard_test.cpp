@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -33,8 +34,8 @@ class NumericsGuard : public Training {
 };
 
 TEST_F(NumericsGuard, TooManySkippedUpdatesEndTheRunAndLoseNothing) {
-  const Outcome outcome =
-      test::run_program(options("run", kSkipping + std::string("--max-skipped 2")));
+  const Outcome outcome = test::run_program(
+      options("run", kSkipping + std::string("--max-skipped 2 --model nanochat")));
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_THAT(outcome.err, testing::StartsWith("muograph: error: "));
   EXPECT_THAT(outcome.err, HasSubstr("more than --max-skipped 2"));
@@ -45,6 +46,12 @@ TEST_F(NumericsGuard, TooManySkippedUpdatesEndTheRunAndLoseNothing) {
   const app::Checkpoint last(path("run"));
   EXPECT_EQ(last.info().updates, last.info().step - static_cast<std::int64_t>(steps.size()));
   EXPECT_LT(last.info().step, 160);
+  // An export is named after the steps, not the updates.
+  EXPECT_EQ(test::run_program("checkpoint export " + path("run").string() + " --out " +
+                              path("exported").string())
+                .code,
+            0);
+  EXPECT_TRUE(exists(path(fmt::format("exported/model_{:06}.safetensors", last.info().step))));
   const Outcome refused =
       test::run_program(options("run", kSkipping + std::string("--max-skipped -2")));
   EXPECT_EQ(refused.code, 2);

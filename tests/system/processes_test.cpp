@@ -167,12 +167,13 @@ TEST_F(Processes, OfEachDeviceComeFromOneCommand) {
 TEST_F(Processes, OfWhichOneIsKilledLeaveACheckpointToGoOnFrom) {
   const std::string more = "--save-every 2 --num-iterations 400";
   train("undisturbed", more + " --devices 2 --keep-last 2");
-  const test::Outcome killed =
-      test::run_command(launch("run", {1, 1}, more) + " & sleep 0; until [ -d " +
-                        (path("run") / "checkpoints/step_00000006").string() +
-                        " ]; do sleep 0.02; done; pkill -KILL -f -n -- '--out " +
-                        path("run").string() + "'; wait $!");
+  const std::filesystem::path checkpoint = app::checkpoint_directory(path("run"), 6);
+  const test::Outcome killed = test::run_command(launch("run", {1, 1}, more) + " & pid=$!; " +
+                                                 test::until("[ -d " + checkpoint.string() + " ]") +
+                                                 "kill -0 $pid && pkill -KILL -f -n -- '--out " +
+                                                 path("run").string() + "'; wait $pid");
   EXPECT_NE(killed.code, 0);
+  ASSERT_TRUE(std::filesystem::exists(checkpoint)) << killed.err << killed.out;
   const test::Outcome outcome = train_in("run", {1, 1}, more + " --resume auto");
   ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
   EXPECT_TRUE(tensors("run", 400) == tensors("undisturbed", 400));

@@ -245,16 +245,18 @@ TEST_F(Resume, NoticesAnotherText) {
   test::write_file(text_, text);
   EXPECT_THAT(train("run", "--resume auto").out, HasSubstr("the run goes on with other text"));
   const Outcome same = run_program("eval " + path("run").string());
+  EXPECT_EQ(same.code, 0) << same.err;
   EXPECT_THAT(same.out, Not(HasSubstr("warning")));
   std::ranges::replace(text, 'L', 'l');
   test::write_file(text_, text);
   const Outcome other = run_program("eval " + path("run").string());
   EXPECT_THAT(other.out, HasSubstr("warning: this is not the text that "));
   const Outcome asked = run_program("eval " + path("run").string() + " --data " + text_.string());
+  EXPECT_EQ(asked.code, 0) << asked.err;
   EXPECT_THAT(asked.out, Not(HasSubstr("warning")));
 }
 
-TEST_F(Resume, InitFromRefusesAnotherTokenizer) {
+TEST_F(Resume, RefusesAnotherTokenizer) {
   const auto tokenizer = [&](const std::string& name, const std::string& text) {
     test::write_file(path(name + ".txt"), text);
     const std::string file = path(name + ".json").string();
@@ -267,11 +269,19 @@ TEST_F(Resume, InitFromRefusesAnotherTokenizer) {
   const std::string one = tokenizer("one", test::read_file(text_));
   const std::string two = tokenizer("two", "some other text, some other words, some more of them");
   train("run", one);
-  const Outcome outcome =
-      run_program(options("next", two + " --init-from " + path("run").string()));
-  EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("--init-from"));
-  EXPECT_EQ(run_program(options("next", one + " --init-from " + path("run").string())).code, 0);
+  const std::string run = path("run").string();
+  EXPECT_EQ(run_program(options("next", one + " --init-from " + run)).code, 0);
+  const auto refuses = [](const std::string& command) {
+    const Outcome outcome = run_program(command);
+    EXPECT_EQ(outcome.code, 2) << command;
+    EXPECT_THAT(outcome.err, HasSubstr(": its tokenizer's fingerprint is")) << command;
+  };
+  for (const char* const option : {" --init-from ", " --resume "})
+    refuses(options("other", "--num-iterations 30" + two + option + run));
+  fs::copy_file(path("two.json"), path("run/tokenizer.json"), fs::copy_options::overwrite_existing);
+  refuses("eval " + run);
+  refuses("sample " + run);
+  refuses("checkpoint export " + run + " --hf-code " + path("export").string());
 }
 
 TEST_F(Resume, DoesNotTakeAnEmptyConfigForDefaults) {

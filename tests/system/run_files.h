@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "support/files.h"
 
 namespace muo::test {
@@ -24,6 +25,7 @@ inline void write_text(const std::filesystem::path& file, int lines) {
 inline std::vector<nlohmann::json> metrics_of(const std::filesystem::path& run,
                                               const std::string& kind = "") {
   std::ifstream file(run / "metrics.jsonl");
+  MUO_CHECK(file.is_open(), run.string(), " has no log");
   std::vector<nlohmann::json> records;
   for (std::string line; std::getline(file, line);)
     if (nlohmann::json record = nlohmann::json::parse(line); kind.empty() || record["kind"] == kind)

@@ -57,10 +57,10 @@ class SentencePieceRun : public testing::Test {
            " --shard-tokens 3000 --val-every 20 --out " + path(out);
   }
   // The program with another core library, and plug-ins beside that.
-  [[nodiscard]] Outcome encode_beside(const std::string& folder) const {
+  [[nodiscard]] Outcome encode_beside(const std::string& folder,
+                                      const std::string& tokenizer) const {
     return test::run_command("echo Hello | LD_LIBRARY_PATH=" + path(folder) + " " +
-                             test::program() + " tokenizer encode --tokenizer " +
-                             path("tokenizer.model"));
+                             test::program() + " tokenizer encode --tokenizer " + tokenizer);
   }
 
   static constexpr const char* kModel =
@@ -143,24 +143,32 @@ TEST_F(SentencePieceRun, RefusesInOneLine) {
 }
 
 TEST_F(SentencePieceRun, SaysWhatToInstall) {
+  ok("tokenizer train --data " + path("text.jsonl") +
+     " --vocab-size 270 --pattern 'a|[^a]+' --out " + path("own.json"));
   const fs::path build = fs::path(test::program()).parent_path();
   fs::create_directory(path("build"));
   fs::copy(build / "libmuograph_core.so", path("build"));
-  const Outcome unbuilt = encode_beside("build");
+  const Outcome unbuilt = encode_beside("build", path("tokenizer.model"));
   EXPECT_EQ(unbuilt.code, 2);
   EXPECT_THAT(unbuilt.err, HasSubstr("tokenizer.model: a SentencePiece model: this build has no "
                                      "libmuograph_sentencepiece.so\n"));
   // A plug-in that wants a library of another name, which nobody has.
-  std::string plugin = read_file(build / "libmuograph_sentencepiece.so");
-  const std::size_t name = plugin.find("libsentencepiece.so.0");
-  ASSERT_NE(name, std::string::npos);
-  plugin.replace(name, 21, "libsentencepiece.so.?");
-  write_file(path("build/libmuograph_sentencepiece.so"), plugin);
-  const Outcome missing = encode_beside("build");
-  EXPECT_EQ(missing.code, 2);
-  EXPECT_THAT(missing.err,
-              HasSubstr("libsentencepiece.so.?: cannot open shared object file: No such "
-                        "file or directory; install it: apt-get install libsentencepiece0\n"));
+  const auto expect_advice = [&](const std::string& plugin, const std::string& library,
+                                 const std::string& package, const std::string& tokenizer) {
+    std::string bytes = read_file(build / plugin);
+    const std::size_t name = bytes.find(library + '\0');
+    ASSERT_NE(name, std::string::npos);
+    bytes[name + library.size() - 1] = '?';
+    write_file(path("build/" + plugin), bytes);
+    const Outcome missing = encode_beside("build", tokenizer);
+    EXPECT_EQ(missing.code, 2);
+    EXPECT_THAT(missing.err, HasSubstr("?: cannot open shared object file: No such file or "
+                                       "directory; install it: apt-get install " +
+                                       package + "\n"));
+  };
+  expect_advice("libmuograph_sentencepiece.so", "libsentencepiece.so.0", "libsentencepiece0",
+                path("tokenizer.model"));
+  expect_advice("libmuograph_oniguruma.so", "libonig.so.5", "libonig5", path("own.json"));
 }
 
 }  // namespace

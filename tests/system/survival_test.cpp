@@ -205,9 +205,9 @@ TEST_F(Survival, AnEvaluationThatWasLostIsMadeUpFor) {
   const std::vector<std::string> want = log_of("whole");
   for (const std::int64_t step : {10, 20}) {
     const Outcome killed = run_program(
-        options("killed", run) + " >/dev/null & pid=$!; until [ -d " +
-            app::checkpoint_directory(path("killed"), step).string() +
-            " ]; do sleep 0.01; kill -0 $pid || break; done; sleep 0.2; kill -KILL $pid; wait $pid",
+        options("killed", run) + " >/dev/null & pid=$!; " +
+            test::until("[ -d " + app::checkpoint_directory(path("killed"), step).string() + " ]") +
+            "kill -KILL $pid; wait $pid",
         plugin + fmt::format("MUO_FAULT='hang:0:{}:synchronize:1:the evaluation' ", step));
     ASSERT_EQ(killed.code, 137) << killed.err;
     const std::vector<std::string> is = log_of("killed");
@@ -248,8 +248,7 @@ TEST_F(Survival, ASecondSignalStopsAtOnceAndHarmsNothing) {
   const std::string plugin = "MUO_FAULT_BACKEND=host MUO_CUDA_PLUGIN=muograph_faults ";
   ASSERT_EQ(run_program(options("whole", run), plugin).code, 0);
   const auto until = [&](std::string_view words, const char* file) {
-    return fmt::format("until grep -sq '{}' {}; do sleep 0.01; kill -0 $pid || break; done; ",
-                       words, (path("part") / file).string());
+    return test::until(fmt::format("grep -sq '{}' {}", words, (path("part") / file).string()));
   };
   const Outcome outcome =
       run_program(options("part", run) + " >/dev/null & pid=$!; " +
@@ -278,10 +277,10 @@ TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
   const std::string saves = fmt::format("--save-every {} ", kEvery);
   const std::string run = saves + "--num-iterations 100000 --eval-every -1 ";
   const std::string id_file = path("pid").string();
-  const Outcome started =
-      run_program(options("run", run) + " >/dev/null & echo $! >" + id_file + "; until [ -d " +
-                  app::checkpoint_directory(path("run"), kEvery).string() +
-                  " ]; do sleep 0.01; kill -0 $! || break; done");
+  const Outcome started = run_program(
+      options("run", run) + " >/dev/null & pid=$!; echo $pid >" + id_file + "; " +
+      test::until("[ -d " + app::checkpoint_directory(path("run"), kEvery).string() + " ]") +
+      "kill -0 $pid");
   first.id = std::stoi(test::read_file(id_file));
   ASSERT_EQ(started.err, "");
   const Outcome second = run_program(options("run", saves + "--num-iterations 2000 --resume auto"));
@@ -356,11 +355,10 @@ TEST_F(Survival, OnSaveErrorContinueLogsItAndTriesAgain) {
   const std::string saved = path("saved").string();
   const std::string log = path("log").string();
   const Outcome outcome = run_program(
-      options("part", run + "--on-save-error continue") + " >" + log + " & pid=$!; until [ -d " +
-      checkpoints + "/step_00000002 ]; do sleep 0.01; done; " +
+      options("part", run + "--on-save-error continue") + " >" + log + " & pid=$!; " +
+      test::until("[ -d " + checkpoints + "/step_00000002 ]") +
       test::while_stopped("mv " + checkpoints + " " + saved + "; touch " + checkpoints) +
-      "until grep -q 'warning: checkpoint of step' " + log +
-      "; do sleep 0.01; kill -0 $pid || break; done; " +
+      test::until("grep -q 'warning: checkpoint of step' " + log) +
       test::while_stopped("rm " + checkpoints + "; mv " + saved + " " + checkpoints) + "wait $pid");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(test::read_file(log), HasSubstr("not saved"));
@@ -372,8 +370,7 @@ TEST_F(Survival, TheLastSaveHasToSucceedWhateverIsAskedFor) {
   const std::string checkpoints = (path("run") / "checkpoints").string();
   const Outcome outcome = run_program(
       options("run", "--num-iterations 200 --on-save-error continue --eval-every -1") +
-      " & pid=$!; until [ -s " + (path("run") / "metrics.jsonl").string() +
-      " ]; do sleep 0.01; done; " +
+      " & pid=$!; " + test::until("[ -s " + (path("run") / "metrics.jsonl").string() + " ]") +
       test::while_stopped("rmdir " + checkpoints + "; touch " + checkpoints) + "wait $pid");
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("checkpoint of step 200 not saved: "));

@@ -78,6 +78,7 @@ TEST_F(Sweep, CapturesOncePerDeviceAndGroup) {
   ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
   EXPECT_THAT(outcome.out, HasSubstr("captures: at most 2 on each of 2 devices: --depth is part of "
                                      "the captured step"));
+  EXPECT_THAT(outcome.out, HasSubstr("; 3 steps of 768 tokens"));
   // Each device has a group of its own, and the one that is through first may help the other.
   EXPECT_THAT(outcome.out, testing::ContainsRegex("captures: [23];"));
   EXPECT_THAT(rows("sweep"), SizeIs(7));
@@ -195,9 +196,11 @@ TEST_F(Sweep, KilledAndResumedItComesToTheSameTable) {
 TEST_F(Sweep, AnInterruptSavesAndTheSweepGoesOnFromThere) {
   const std::string more = "--matrix-lr 0.1,0.3 --num-iterations 4000 --devices 1 ";
   const std::string first = path(trial("sweep", 0)).string();
-  const Outcome stopped =
-      run_program(sweep("sweep", more) + " & pid=$!; while ! grep -q '\"step\":20,' " + first +
-                  "/metrics.jsonl 2>/dev/null; do sleep 0.01; done; kill -INT $pid; wait $pid");
+  const auto until_step = [&](std::int64_t step) {
+    return test::until(concat("grep -qs '\"step\":", step, ",' ", first, "/metrics.jsonl"));
+  };
+  const Outcome stopped = run_program(sweep("sweep", more) + " & pid=$!; " + until_step(20) +
+                                      "kill -INT $pid; wait $pid");
   EXPECT_EQ(stopped.code, 130) << stopped.err << stopped.out;
   EXPECT_THAT(stopped.out, AllOf(HasSubstr("SIGINT: stopping, with a checkpoint of each trial"),
                                  HasSubstr("stopped: muograph sweep --resume")));
@@ -218,12 +221,10 @@ TEST_F(Sweep, AnInterruptSavesAndTheSweepGoesOnFromThere) {
   const auto before = step_and_seconds();
   EXPECT_EQ(before.first, saved[0].step);
   EXPECT_GT(before.second, 0);
-  ASSERT_EQ(
-      run_program("sweep --resume " + path("sweep").string() +
-                  " & pid=$!; while ! grep -q '\"step\":" + std::to_string(saved[0].step + 100) +
-                  ",' " + first + "/metrics.jsonl; do sleep 0.01; done; kill -INT $pid; wait $pid")
-          .code,
-      130);
+  ASSERT_EQ(run_program("sweep --resume " + path("sweep").string() + " & pid=$!; " +
+                        until_step(saved[0].step + 100) + "kill -INT $pid; wait $pid")
+                .code,
+            130);
   const auto after = step_and_seconds();
   EXPECT_GT(after.first, before.first);
   EXPECT_GT(after.second, before.second);

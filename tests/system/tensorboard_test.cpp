@@ -112,10 +112,11 @@ TEST_F(Tensorboard, OffWritesNothing) {
 // Killed while it writes: whole records, and no point of the log is missing.
 TEST_F(Tensorboard, AKilledRunHasLostNothingOfItsLog) {
   const std::string log = (path("run") / "metrics.jsonl").string();
-  const Outcome outcome = test::run_program(
-      options("run", "--num-iterations 100000 --eval-every 3 --save-every -1") +
-      " >/dev/null & pid=$!; until [ $(wc -l 2>/dev/null <" + log +
-      " || echo 0) -gt 40 ] || ! kill -0 $pid; do sleep 0.01; done; kill -KILL $pid; wait $pid");
+  const Outcome outcome =
+      test::run_program(options("run", "--num-iterations 100000 --eval-every 3 --save-every -1") +
+                        " >/dev/null & pid=$!; " +
+                        test::until("[ $(wc -l 2>/dev/null <" + log + " || echo 0) -gt 40 ]") +
+                        "kill -KILL $pid; wait $pid");
   ASSERT_EQ(outcome.code, 137) << outcome.err;
   const Curves curves = shown("run");
   for (const auto& [tag, points] : logged("run")) {

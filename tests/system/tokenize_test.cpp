@@ -126,6 +126,12 @@ TEST_F(Tokenize, GoesOnWhereItWasInterrupted) {
     EXPECT_EQ(read_file(path("part/manifest.json")), read_file(path("whole/manifest.json")));
   }
   const std::string whole_manifest = read_file(path("part/manifest.json"));
+  // Interrupted before the last manifest was written: nothing is left to encode.
+  nlohmann::json held = manifest("part");
+  held["complete"] = false;
+  write_file(path("part/manifest.json"), held.dump());
+  EXPECT_THAT(ok(tokenize("part")).out, HasSubstr("bytes per token, 0.0 MB/s"));
+  EXPECT_EQ(read_file(path("part/manifest.json")), whole_manifest);
   for (const std::size_t bytes : {std::size_t{0}, whole_manifest.size() / 2}) {
     write_file(path("part/manifest.json"), whole_manifest.substr(0, bytes));
     expect_refused("train --data " + path("part"), "part/manifest.json: ");
@@ -174,16 +180,19 @@ TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
   write_file(path("bad.jsonl"), "{\"text\": \"a\"}\n{\"body\": \"b\"}\n");
   expect_refused("tokenize " + path("bad.jsonl") + " --tokenizer byte --out " + path("bad"),
                  "bad.jsonl: line 2: no field 'text'");
+  expect_refused(
+      "tokenizer train --field body --data " + path("bad.jsonl") + " --out " + path("bad"),
+      "bad.jsonl: line 1: no field 'body'");
   expect_refused("tokenize " + path("none.txt") + " --tokenizer byte --out " + path("bad"),
                  "none.txt");
   fs::create_directory(path("folder"));
-  write_file(path("folder/a.txt"), "text");
+  write_file(path("folder/a.txt"), std::string(1'500'000, 'a'));
   write_file(path("folder/b.parquet"), "PAR1");
   // What the folder holds of the output is no input.
   for (int i = 0; i < 2; ++i)
     EXPECT_THAT(
         ok("tokenize " + path("folder") + " --tokenizer byte --out " + path("folder/out")).out,
-        HasSubstr(i == 0 ? "1 documents, 0.0 MB" : "complete already: 1 documents"));
+        HasSubstr(i == 0 ? "1 documents, 1.5 MB" : "complete already: 1 documents"));
   expect_refused("tokenize " + path("folder/b.parquet") + " --tokenizer byte --out " + path("bad"),
                  "b.parquet is Parquet, not text; pipe it: scripts/read_parquet.py");
   expect_refused("tokenizer train --data " + path("folder/b.parquet") + " --out " + path("bad"),

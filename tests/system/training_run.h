@@ -49,6 +49,7 @@ class Training : public testing::Test {
     std::vector<double> values;
     for (const nlohmann::json& record : metrics(out, "train"))
       values.push_back(record["loss"]);
+    MUO_CHECK(!values.empty(), "no steps in the log of ", out);  // all such lists would be equal
     return values;
   }
   [[nodiscard]] std::string tensors(const std::string& out, std::int64_t step) const {

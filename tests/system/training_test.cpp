@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ using test::run_program;
 using testing::HasSubstr;
 
 TEST_F(Training, LeavesARunDirectoryThatOtherCommandsUse) {
-  const Outcome outcome = train("run");
+  const Outcome outcome = train("run", "--norms-every 6");
   EXPECT_THAT(outcome.out, HasSubstr("step 20/20"));
   EXPECT_THAT(outcome.out, HasSubstr("run directory: " + path("run").string()));
 
@@ -37,6 +38,14 @@ TEST_F(Training, LeavesARunDirectoryThatOtherCommandsUse) {
   const std::vector<json> evals = metrics("run", "eval");
   ASSERT_EQ(evals.size(), 3U);  // at 0, 10 and 20
   EXPECT_EQ(evals[2]["step"], 20);
+  const auto steps_of = [&](const std::string& kind) {
+    std::vector<std::int64_t> out;
+    for (const json& record : metrics("run", kind))
+      out.push_back(record["step"]);
+    return out;
+  };
+  EXPECT_EQ(steps_of("update"), steps_of("train"));
+  EXPECT_THAT(steps_of("matrices"), testing::ElementsAre(0, 6, 12, 18, 19));
 
   const std::string run = path("run").string();
   const Outcome eval = run_program("eval --checkpoint " + run + " --eval-tokens 640");
@@ -52,14 +61,20 @@ TEST_F(Training, LeavesARunDirectoryThatOtherCommandsUse) {
 
 // Seven lines at the start; the log has the rest. What the end proposes can be pasted.
 TEST_F(Training, TheConsoleSaysWhatMattersAndOutputLogAll) {
-  const Outcome usual = train("run", "--weight-decay-scale 1");
+  const Outcome usual = train("run", "--weight-decay-scale 1 --n-embd 256");
   const std::string start = usual.out.substr(0, usual.out.find("step 0:"));
   EXPECT_EQ(std::ranges::count(start, '\n'), 7) << start;
-  for (const char* what : {"model: plain, 1 layer of width 32, ", "text: ", "devices: 2 virtual",
+  for (const char* what : {"model: plain, 1 layer of width 256, ", "text: ", "devices: 2 virtual",
                            "step: 768 tokens: 2 x 4 rows of 32, 3 times",
                            "horizon: 20 steps: ", "expected: about ", "run directory: "})
     EXPECT_THAT(start, HasSubstr(what));
   EXPECT_THAT(usual.out, testing::ContainsRegex("held out: [0-9.]+ bits/byte at step 20"));
+  const json facts = json::parse(test::read_file(path("run/run.json")));
+  EXPECT_THAT(start, HasSubstr(fmt::format("; {:.0f} MiB each\n",
+                                           facts["memory_bytes"].get<double>() / 2 / 1048576)));
+  EXPECT_THAT(usual.out,
+              HasSubstr(fmt::format("step 20: checkpoint saved: {:.1f} MB in ",
+                                    static_cast<double>(tensors("run", 20).size()) / 1e6)));
   const std::string log = test::read_file(path("run") / "output.log");
   EXPECT_THAT(log, HasSubstr("learning rates: "));
   EXPECT_THAT(usual.out, testing::Not(HasSubstr("learning rates: ")));
@@ -75,6 +90,21 @@ TEST_F(Training, TheConsoleSaysWhatMattersAndOutputLogAll) {
   const std::string sample = usual.out.substr(next + 8, usual.out.find('\n', next + 8) - next - 8);
   EXPECT_THAT(sample, HasSubstr("sample "));
   EXPECT_EQ(test::run_command(sample).code, 0) << sample;
+}
+
+// At learning rate 0 the 257 tokens stay equally likely, so that samples differ by their seeds
+// only, and some of the first draws end within a few tokens.
+TEST_F(Training, SamplesDifferAndAreDrawnAgainWhereTheirDocumentSoonEnds) {
+  train("run",
+        "--matrix-lr 0 --embedding-lr 0 --unembedding-lr 0 --sample-every 1 --eval-every -1 "
+        "--num-iterations 100 --total-batch-size 256");
+  std::set<std::string> texts;
+  for (const json& record : metrics("run", "sample")) {
+    const auto text = record["text"].get<std::string>();
+    EXPECT_GE(text.size(), 20U) << record["step"];
+    texts.insert(text);
+  }
+  EXPECT_EQ(texts.size(), 100U);
 }
 
 TEST_F(Training, EvalCommandGivesTheNumberOfTheRun) {
@@ -94,6 +124,12 @@ TEST_F(Training, EvalCommandGivesTheNumberOfTheRun) {
   EXPECT_NEAR(result["val_loss"], want, 1e-6);
   EXPECT_NEAR(result["val_bpb"], double{metrics("run", "eval").back()["val_bpb"]}, 1e-6);
   EXPECT_EQ(result["tokens"], 640);
+  const Outcome rounded =
+      run_program("eval " + path("run").string() + " --eval-tokens 640 --json --dtype bf16");
+  ASSERT_EQ(rounded.code, 0) << rounded.err;
+  const double loss = nlohmann::json::parse(rounded.out)["val_loss"];
+  EXPECT_NEAR(loss, want, 0.01 * want);  // bf16 has 8 bits
+  EXPECT_NE(loss, result["val_loss"]);
 }
 
 TEST_F(Training, EvalOfOtherDataTakesAllOfIt) {
@@ -280,9 +316,10 @@ TEST_F(Training, ASignalSavesAndTheRunGoesOnBitwise) {
   const std::string same = fmt::format("--num-iterations {} --eval-every -1 --devices 1", kSteps);
   train("whole", same);
   // In the shell: start, wait for the first steps, ask to stop.
-  const Outcome stopped = run_program(options("part", same) + " & pid=$!; until [ -s " +
-                                      (path("part") / "metrics.jsonl").string() +
-                                      " ]; do sleep 0.01; done; kill -TERM $pid; wait $pid");
+  const Outcome stopped =
+      run_program(options("part", same) + " & pid=$!; " +
+                  test::until("[ -s " + (path("part") / "metrics.jsonl").string() + " ]") +
+                  "kill -TERM $pid; wait $pid");
   ASSERT_EQ(stopped.code, 143) << stopped.err;
   const Outcome again = train("part", same + " --resume auto");
   EXPECT_THAT(again.out, HasSubstr("resuming from"));
@@ -292,13 +329,12 @@ TEST_F(Training, ASignalSavesAndTheRunGoesOnBitwise) {
 TEST_F(Training, AFailureOfARunIsExitThreeWithItsCauseAndKeepsWhatWasWritten) {
   const fs::path run = path("run");
   const std::string checkpoints = (run / "checkpoints").string();
-  const Outcome outcome =
-      run_program(options("run", "--num-iterations 100000 --save-every 20 --eval-every -1") +
-                  " & pid=$!; until [ -d " + app::checkpoint_directory(run, 20).string() +
-                  " ]; do sleep 0.01; done; " +
-                  test::while_stopped("mv " + checkpoints + " " + path("saved").string() +
-                                      "; touch " + checkpoints) +
-                  "wait $pid");
+  const Outcome outcome = run_program(
+      options("run", "--num-iterations 100000 --save-every 20 --eval-every -1") + " & pid=$!; " +
+      test::until("[ -d " + app::checkpoint_directory(run, 20).string() + " ]") +
+      test::while_stopped("mv " + checkpoints + " " + path("saved").string() + "; touch " +
+                          checkpoints) +
+      "wait $pid");
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_THAT(outcome.err, testing::StartsWith("muograph: error: "));
   EXPECT_THAT(outcome.err, HasSubstr("checkpoints"));

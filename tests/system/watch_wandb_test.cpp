@@ -150,10 +150,11 @@ TEST_F(WatchWandb, AResumedRunLogsNoStepTwice) {
 
 TEST_F(WatchWandb, FollowsARunToItsEnd) {
   const Outcome outcome = test::run_command(
-      fmt::format("{} {} >/dev/null & until [ -e {}/metrics.jsonl ]; do sleep 0.01; done; "
+      fmt::format("{} {} >/dev/null & pid=$!; {}"
                   "python3 {}/scripts/watch_wandb.py {} --follow; code=$?; wait; exit $code",
                   test::program(), options("run", "--num-iterations 200 --eval-every 50"),
-                  path("run").string(), test::source_directory(), path("run").string()),
+                  test::until("[ -e " + path("run").string() + "/metrics.jsonl ]"),
+                  test::source_directory(), path("run").string()),
       fmt::format("export PYTHONPATH={} CALLS={};", path("modules").string(), calls_.string()));
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(metrics("run", "train"), SizeIs(200));

@@ -221,6 +221,8 @@ void CheckpointFiles::commit(CheckpointInfo info) {
   move_directory(temporary_, target, aside_);
   change("sync the run directory");
   sync_directory(target.parent_path());
+  std::error_code ignored;
+  fs::remove_all(aside_, ignored);
 }
 
 void CheckpointFiles::write_text(const char* name, const std::string& text) {
@@ -237,7 +239,6 @@ void CheckpointFiles::abandon() noexcept {
   if (temporary_.empty()) return;
   std::error_code ignored;
   fs::remove_all(temporary_, ignored);
-  fs::remove_all(aside_, ignored);
   temporary_.clear();
   lock_ = {};
 }

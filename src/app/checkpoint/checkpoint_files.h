@@ -73,7 +73,8 @@ class CheckpointFiles {
   void add(const CheckpointSums& others);
 
   // Leaves nothing of a save but, if it was committed, the checkpoint. What cannot be removed now
-  // is removed by a later begin. After join: leaves the files to who began.
+  // is removed by a later begin, and so is a checkpoint put aside by a commit that then failed.
+  // After join: leaves the files to who began.
   void abandon() noexcept;
 
   // Called before each change of the file system with a word for it, by all threads; what it throws

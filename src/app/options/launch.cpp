@@ -1,5 +1,6 @@
 #include "app/options/launch.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <string_view>
@@ -55,12 +56,21 @@ class Reader {
   const Environment& environment_;
 };
 
-// "2(x3),1": tasks on each node of a step; of the first only if all have the same number.
-std::optional<int> tasks_of_every_node(const std::string& list) {
-  const std::size_t end = list.find_first_not_of("0123456789");
-  const auto count = whole_number(std::string_view(list).substr(0, end));
-  if (!count || list.find(',') != std::string::npos) return std::nullopt;
-  return static_cast<int>(*count);
+// Tasks on a node of a step, of Slurm's list for all nodes in their order: "2(x3),1".
+std::optional<int> tasks_of_node(std::string_view list, std::optional<std::int64_t> node) {
+  while (node && !list.empty()) {
+    const std::string_view part = list.substr(0, list.find(','));
+    const std::size_t times = part.find("(x");
+    const auto tasks = whole_number(part.substr(0, times));
+    const auto nodes = times == std::string_view::npos
+                           ? 1
+                           : whole_number(part.substr(times + 2, part.size() - times - 3));
+    if (!tasks || !nodes) return std::nullopt;
+    if (*node < *nodes) return static_cast<int>(*tasks);
+    *node -= *nodes;
+    list.remove_prefix(std::min(part.size() + 1, list.size()));
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -82,7 +92,8 @@ std::optional<Launch> find_launch(const Environment& environment) {
     Launch out{.by = names.by, .process = *process, .processes = *processes};
     out.here = *here;
     out.processes_here =
-        slurm ? tasks_of_every_node(read.text("SLURM_STEP_TASKS_PER_NODE")).value_or(out.here + 1)
+        slurm ? tasks_of_node(read.text("SLURM_STEP_TASKS_PER_NODE"), read.number("SLURM_NODEID"))
+                    .value_or(out.here + 1)
               : read.number(names.processes_here).value_or(out.here + 1);
     if (out.process >= out.processes || out.here >= out.processes_here)
       throw InputError(concat(names.process, "=", out.process, " of ", names.processes, "=",

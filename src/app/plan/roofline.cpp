@@ -167,32 +167,6 @@ class Predictor {
   const GpuRates& rates_;
 };
 
-// When the nodes of one replay end, if kernels run one at a time, and collectives, too.
-struct Schedule {
-  double seconds = 0;
-  std::int64_t longest_chain = 0;
-};
-Schedule schedule(const GraphTrace& trace, const std::vector<double>& seconds,
-                  const std::vector<bool>& collective) {
-  Schedule out;
-  std::vector<double> end(trace.nodes.size());
-  std::vector<std::int64_t> chain(trace.nodes.size());
-  std::array<double, 2> free{};  // the multiprocessors, the link
-  for (std::size_t i = 0; i < trace.nodes.size(); ++i) {
-    double start = free.at(collective[i] ? 1 : 0);
-    for (const std::uint32_t before : trace.nodes[i].after) {
-      start = std::max(start, end[before]);
-      chain[i] = std::max(chain[i], chain[before]);
-    }
-    ++chain[i];
-    end[i] = start + seconds[i];
-    free.at(collective[i] ? 1 : 0) = end[i];
-    out.seconds = std::max(out.seconds, end[i]);
-    out.longest_chain = std::max(out.longest_chain, chain[i]);
-  }
-  return out;
-}
-
 void add(std::vector<PredictedOperation>& rows, const PredictedOperation& more) {
   for (PredictedOperation& row : rows)
     if (row.work.add(more.work)) return;
@@ -225,6 +199,27 @@ ProductTime predict_product(const Product& p, const GpuRates& rates, double shar
         best = {.seconds = seconds, .tiles = static_cast<double>(tiles), .waves = waves};
     }
   return best;
+}
+
+Schedule schedule(const GraphTrace& trace, const std::vector<double>& seconds,
+                  const std::vector<bool>& collective) {
+  Schedule out;
+  std::vector<double> end(trace.nodes.size());
+  std::vector<std::int64_t> chain(trace.nodes.size());
+  std::array<double, 2> free{};  // the multiprocessors, the link
+  for (std::size_t i = 0; i < trace.nodes.size(); ++i) {
+    double& resource = free.at(collective[i] ? 1 : 0);
+    double start = resource;
+    for (const std::uint32_t before : trace.nodes[i].after) {
+      start = std::max(start, end[before]);
+      chain[i] = std::max(chain[i], chain[before]);
+    }
+    ++chain[i];
+    end[i] = resource = start + seconds[i];
+    out.seconds = std::max(out.seconds, end[i]);
+    out.longest_chain = std::max(out.longest_chain, chain[i]);
+  }
+  return out;
 }
 
 Roofline predict_step(const RunConfig& config, const GpuRates& rates) {

@@ -31,6 +31,15 @@ struct Roofline {
 // config: of choose_devices with a described GPU, while a DescribedAttention lives.
 Roofline predict_step(const RunConfig& config, const GpuRates& rates);
 
+// When the last node of one replay ends, if kernels run one at a time, and so do collectives,
+// beside them. `seconds` and `collective`: by node.
+struct Schedule {
+  double seconds = 0;
+  std::int64_t longest_chain = 0;
+};
+Schedule schedule(const GraphTrace& trace, const std::vector<double>& seconds,
+                  const std::vector<bool>& collective);
+
 // One call of a product: d (m, n) = a (m, k) b (k, n), `batch` of them.
 struct Product {
   std::int64_t m = 0, k = 0, n = 0, batch = 1;

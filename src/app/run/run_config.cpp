@@ -82,4 +82,9 @@ std::vector<std::string> attention_notes(const RunConfig& config) {
   return notes;
 }
 
+bool is_due(const SaveOptions& save, std::chrono::duration<double> age) {
+  using Minutes = std::chrono::duration<double, std::chrono::minutes::period>;
+  return save.minutes > 0 && age >= Minutes(save.minutes);
+}
+
 }  // namespace muo::app

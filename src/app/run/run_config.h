@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -62,6 +63,8 @@ struct RunConfig : graphs::RunSetup {
 inline bool is_due(std::optional<std::int64_t> every, std::int64_t step) {
   return every.value_or(-1) > 0 && step % *every == 0;
 }
+// Whether --save-minutes asks for a checkpoint when the last one is `age` old.
+bool is_due(const SaveOptions& save, std::chrono::duration<double> age);
 
 // Fills what is automatic and checks the rest: automatic sizes are rounded to the nearest feasible
 // ones and noted, explicit ones that cannot work are refused with the nearest feasible values

@@ -35,17 +35,6 @@ std::string address_of(const Launch& launch) {
       launch.by, launch.processes);
 }
 
-ProcessGroupOptions meeting_of(const Launch& launch, const DeviceOptions& devices, int ranks) {
-  return {.process = launch.process,
-          .processes = launch.processes,
-          .address = address_of(launch),
-          .port = devices.store_port ? static_cast<int>(*devices.store_port)
-                  : launch.port      ? *launch.port + 1
-                                     : port_of(launch.token),
-          .token = launch.token,
-          .ranks = ranks};
-}
-
 // What must be the same in all processes, by name.
 json identity_of(const RunConfig& config, const std::map<std::string, std::string>& more) {
   TrainOptions options = config.resolved();
@@ -96,6 +85,17 @@ std::unique_ptr<LaunchedWorld> join_world(DeviceOptions& devices) {
 }
 
 }  // namespace
+
+ProcessGroupOptions meeting_of(const Launch& launch, const DeviceOptions& devices, int ranks) {
+  return {.process = launch.process,
+          .processes = launch.processes,
+          .address = address_of(launch),
+          .port = devices.store_port ? static_cast<int>(*devices.store_port)
+                  : launch.port      ? *launch.port + 1
+                                     : port_of(launch.token),
+          .token = launch.token,
+          .ranks = ranks};
+}
 
 std::string LaunchedWorld::text() const {
   const RankRange ranks = processes.ranks();

@@ -25,6 +25,11 @@ struct LaunchedWorld {
   std::string meeting;  // HOST:PORT
 };
 
+// How this process, with `ranks` ranks, meets the others: on --store-port; else on the port after
+// the launcher's own; else on one that follows from the launch's token. Throws InputError if
+// nothing says where process 0 is.
+ProcessGroupOptions meeting_of(const Launch& launch, const DeviceOptions& devices, int ranks);
+
 // Runs `command` in the world that a launcher has started, when all processes are there, with this
 // process' part of it in `devices`; or alone, with null. What it throws ends the other processes,
 // too. Throws InputError, and Error if some do not come.

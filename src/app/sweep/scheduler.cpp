@@ -145,16 +145,24 @@ std::int64_t Scheduler::steps_left() const {
   for (std::size_t i = 0; i < trials_.size(); ++i)
     if (trials_[i].state == TrialState::kWaiting || trials_[i].state == TrialState::kRunning)
       left += step_of(i, trials_[i].rung) - trials_[i].step;
+  const auto is_undecided = [this](std::size_t trial) {
+    const TrialState state = trials_[trial].state;
+    return state == TrialState::kWaiting || state == TrialState::kRunning ||
+           state == TrialState::kPaused;
+  };
   std::size_t coming = 0;  // points that are to come to the rung
   for (std::size_t rung = 0; rung + 1 < rungs(); ++rung) {
-    std::size_t gone = 0;
+    std::size_t here = coming, undecided = coming, gone = 0;
     for (const std::vector<std::size_t>& point : plan_.points) {
       const std::size_t at = trials_[point.front()].rung;
-      if (at == rung) ++coming;
       if (at > rung) ++gone;
+      if (at != rung) continue;
+      ++here;
+      if (std::ranges::any_of(point, is_undecided)) ++undecided;
     }
-    const std::size_t go_on = (coming + gone) / static_cast<std::size_t>(options_.factor);
-    coming = std::max<std::size_t>(1, go_on) - std::min(std::max<std::size_t>(1, go_on), gone);
+    const std::size_t go_on =
+        std::max<std::size_t>(1, (here + gone) / static_cast<std::size_t>(options_.factor));
+    coming = std::min(undecided, go_on - std::min(go_on, gone));
     left += static_cast<std::int64_t>(coming * plan_.points.front().size()) *
             (plan_.rungs[rung + 1] - plan_.rungs[rung]);
   }

@@ -91,7 +91,8 @@ std::vector<PointScore> best_points(const SweepPlan& plan, const std::vector<Tri
   return out;
 }
 
-SweepView::SweepView(const SweepPlan& plan, int fd) : plan_(plan), terminal_(fd) {}
+SweepView::SweepView(const SweepPlan& plan, int fd, Clock::time_point now)
+    : plan_(plan), terminal_(fd), started_(now) {}
 
 std::string SweepView::trial_line(std::size_t trial, const TrialStatus& status, bool best) const {
   const TrialResult& last = status.last;
@@ -106,7 +107,8 @@ std::string SweepView::trial_line(std::size_t trial, const TrialStatus& status, 
 }
 
 void SweepView::show(const std::vector<TrialStatus>& status,
-                     const std::vector<SweepRun::Running>& running, std::int64_t steps_left) {
+                     const std::vector<SweepRun::Running>& running, std::int64_t steps_left,
+                     Clock::time_point now) {
   if (shown_step_.empty())  // what an earlier process has trained took none of this one's time
     for (const TrialStatus& before : status)
       shown_step_.push_back(before.step);
@@ -114,18 +116,18 @@ void SweepView::show(const std::vector<TrialStatus>& status,
   shown_step_.resize(status.size(), 0);
   std::size_t ended = 0, paused = 0;
   for (std::size_t i = 0; i < status.size(); ++i) {
-    const TrialStatus& now = status[i];
-    if (has_ended(now.state)) ++ended;
-    if (now.state == TrialState::kPaused) ++paused;
-    trained_ += std::max<std::int64_t>(0, now.step - shown_step_[i]);
-    shown_step_[i] = now.step;
-    if (now.state == shown_[i]) continue;
-    shown_[i] = now.state;
-    if (!has_ended(now.state)) continue;
-    const auto score = now.last.score();
-    const bool best = now.state == TrialState::kDone && score && (!best_ || *score < *best_);
+    const TrialStatus& trial = status[i];
+    if (has_ended(trial.state)) ++ended;
+    if (trial.state == TrialState::kPaused) ++paused;
+    trained_ += std::max<std::int64_t>(0, trial.step - shown_step_[i]);
+    shown_step_[i] = trial.step;
+    if (trial.state == shown_[i]) continue;
+    shown_[i] = trial.state;
+    if (!has_ended(trial.state)) continue;
+    const auto score = trial.last.score();
+    const bool best = trial.state == TrialState::kDone && score && (!best_ || *score < *best_);
     if (best) best_ = score;
-    terminal_.lines(trial_line(i, now, best));
+    terminal_.lines(trial_line(i, trial, best));
   }
   if (ended == 0 && running.empty()) return;  // they capture
   std::int64_t under_way = 0;
@@ -135,21 +137,19 @@ void SweepView::show(const std::vector<TrialStatus>& status,
     lines.push_back(fmt::format("trial {} trains: step {}/{}  ({})", each.trial, each.done,
                                 each.until, point_text(plan_.trials[each.trial].point)));
   }
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-  const auto done = static_cast<double>(trained_ + under_way);
-  const std::string left =
-      done == 0 ? "?" : duration_text(static_cast<double>(steps_left - under_way) * seconds / done);
-  std::string text = fmt::format(
-      "{} of {} trials have ended, {}{} train, ETA {}", ended, status.size(),
-      paused > 0 ? fmt::format("{} wait at a rung, ", paused) : "", running.size(), left);
+  std::string text =
+      fmt::format("{} of {} trials have ended, {}{} train, {}", ended, status.size(),
+                  paused > 0 ? fmt::format("{} wait at a rung, ", paused) : "", running.size(),
+                  eta_text(static_cast<double>(steps_left - under_way),
+                           static_cast<double>(trained_ + under_way),
+                           std::chrono::duration<double>(now - started_).count()));
   if (!terminal_.is_live())
     if (const std::vector<PointScore> best = best_points(plan_, status); !best.empty())
       text += fmt::format(", best {:.4f} at step {}", best[0].mean, best[0].step);
   if (terminal_.is_live())
     text = fmt::format("{}{}{}{}", best_table(plan_, status), fmt::join(lines, "\n"),
                        lines.empty() ? "" : "\n", text);
-  terminal_.progress(text, /*urgent=*/false);
+  terminal_.progress(text, /*urgent=*/false, now);
 }
 
 void SweepView::finish(const std::vector<TrialStatus>& status) {

@@ -13,12 +13,13 @@ namespace muo::app {
 // that train and the time that is left.
 class SweepView {
  public:
-  SweepView(const SweepPlan& plan, int fd);
+  using Clock = Terminal::Clock;
+  SweepView(const SweepPlan& plan, int fd, Clock::time_point now = Clock::now());
 
   void note(std::string_view text) { terminal_.lines(text); }
   // As things are now. Often.
   void show(const std::vector<TrialStatus>& status, const std::vector<SweepRun::Running>& running,
-            std::int64_t steps_left);
+            std::int64_t steps_left, Clock::time_point now = Clock::now());
   // The table of the best, and no live lines any more.
   void finish(const std::vector<TrialStatus>& status);
 
@@ -32,7 +33,7 @@ class SweepView {
   std::vector<std::int64_t> shown_step_;
   std::optional<double> best_;
   std::int64_t trained_ = 0;  // steps of trials that ended while this looked on
-  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  const Clock::time_point started_;
 };
 
 // How a point has come out: over all its seeds.

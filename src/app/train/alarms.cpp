@@ -97,13 +97,13 @@ void Alarms::check_speed(const Step& step, double now) {
 void Alarms::check_memory(std::int64_t bytes, double now) {
   if (!began_) began_ = now;
   if (now - *began_ < kWarmUp) return;
-  if (!normal_memory_) normal_memory_ = bytes;
+  if (!normal_memory_) normal_memory_ = warm_memory_ = bytes;
   const auto normal = static_cast<double>(*normal_memory_);
   if (static_cast<double>(bytes) < kGrowth * normal || bytes < *normal_memory_ + kGrown) return;
   raise("memory",
         fmt::format("warning: the process holds {} MiB, {} MiB more than when it had warmed up: "
                     "that should not be; please report it",
-                    bytes >> 20, (bytes - *normal_memory_) >> 20),
+                    bytes >> 20, (bytes - warm_memory_) >> 20),
         now);
   normal_memory_ = bytes;
 }

@@ -55,7 +55,8 @@ class Alarms {
   std::optional<double> normal_ms_;                   // the least median of them so far
   std::optional<double> slow_since_, starved_since_;  // seconds
   std::optional<double> began_;                       // seconds
-  std::optional<std::int64_t> normal_memory_;
+  std::optional<std::int64_t> normal_memory_;  // of the last alarm, first that when warmed up
+  std::int64_t warm_memory_ = 0;
   struct Told {
     double at = 0;
     int left_out = 0;

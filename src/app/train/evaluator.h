@@ -24,6 +24,7 @@ class Evaluator {
             std::int64_t seq_len, std::int64_t most);
   // Every rank calls it; all get the same result.
   EvalResult run();
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
 
  private:
   // Fills the batch with the set's rows from `first` on, behind its end with ignored targets.

@@ -29,7 +29,7 @@ std::string progress_text(const TrainingProgress& p) {
     out += fmt::format("  {:.3f} bits/byte", p.loss / std::log(2.0) / p.bytes_per_token);
   out += fmt::format("  {} tokens/s", count_text(p.tokens_per_s));
   const auto left = static_cast<double>(std::max<std::int64_t>(0, p.iterations - p.done));
-  return out + fmt::format("  ETA {}", duration_text(left * p.step_ms / 1000));
+  return out + "  " + eta_text(left, 1, p.step_ms / 1000);
 }
 
 std::string status_line(const TrainingProgress& p, int columns, bool unicode) {
@@ -62,7 +62,7 @@ std::string status_line(const TrainingProgress& p, int columns, bool unicode) {
     const std::string memory = count_text(static_cast<double>(p.memory)) + "B";
     parts.push_back({1, memory, memory});
   }
-  const std::string eta = fmt::format("ETA {}", duration_text(left * p.step_ms / 1000));
+  const std::string eta = eta_text(left, 1, p.step_ms / 1000);
   parts.push_back({6, eta, eta});
   const auto joined = [&](std::string Part::*form) {
     std::string out;

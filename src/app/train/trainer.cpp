@@ -161,13 +161,12 @@ class RankTrainer {
   }
   void decide(int signal) {
     const SaveOptions& save = config_.options.save;
-    const double unsaved = seconds(Clock::now() - saved_at_);
     run_.decided = {
         .stop = signal,
         .ended_early = run_.end_early != nullptr && *run_.end_early,
         .too_many_skipped = config_.options.guard.max_skipped >= 0 &&
                             run_.skipped > config_.options.guard.max_skipped,
-        .time_to_save = save.minutes > 0 && unsaved >= 60 * save.minutes,
+        .time_to_save = is_due(save, Clock::now() - saved_at_),
         .long_evaluation = save.before_eval >= 0 && evaluation_seconds() > save.before_eval,
         .ended_saves = run_.files.saver.take_results()};
   }
@@ -228,14 +227,12 @@ class RankTrainer {
     restart_clock();
   }
 
-  // Expected seconds of the next evaluation: those of the last one. Before the first, an estimate
-  // from training steps: the same number of tokens, and a third of the work, as there is only
-  // forward.
+  // Expected seconds of the next evaluation: those of the last one, or, before the first, an
+  // estimate from the steps so far.
   [[nodiscard]] double evaluation_seconds() const {
     if (evaluation_seconds_ > 0 || step_ == first_) return evaluation_seconds_;
-    const double per_step = seconds(Clock::now() - started_) / static_cast<double>(step_ - first_);
-    return per_step / 3 * static_cast<double>(config_.eval_rows()) /
-           static_cast<double>(config_.rows_per_step());
+    return expected_evaluation_seconds(config_, captured_.evaluator.rows(), step_ - first_,
+                                       seconds(Clock::now() - started_));
   }
 
   void finish_steps() {
@@ -455,6 +452,12 @@ void train_run(CapturedRank& captured, TrainingRun& run) { RankTrainer(captured,
 void TrainingRun::interrupt() {
   const std::lock_guard lock(interrupting);
   if (interruption != nullptr) interruption->request();
+}
+
+double expected_evaluation_seconds(const RunConfig& config, std::int64_t rows, std::int64_t steps,
+                                   double seconds) {
+  return seconds / 3 * static_cast<double>(rows) /
+         static_cast<double>(steps * config.rows_per_step());
 }
 
 std::string too_many_skipped_text(const TrainingRun& run) {

@@ -53,4 +53,9 @@ void train_run(CapturedRank& captured, TrainingRun& run);
 // What to tell of a run that did: a line.
 std::string too_many_skipped_text(const TrainingRun& run);
 
+// Seconds that an evaluation of so many rows is expected to take, from those that so many steps
+// took: a third for the same number of rows, as there is only forward.
+double expected_evaluation_seconds(const RunConfig& config, std::int64_t rows, std::int64_t steps,
+                                   double seconds);
+
 }  // namespace muo::app

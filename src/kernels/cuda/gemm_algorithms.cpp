@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <fstream>
@@ -201,6 +202,11 @@ bool GemmAlgorithms::must_measure() const {
 GemmAlgorithms& gemm_algorithms() {
   static GemmAlgorithms algorithms;
   return algorithms;
+}
+
+int measuring_repeats(float once_ms) {
+  constexpr float kShortestMs = 1.0F, kMost = 100.0F;
+  return static_cast<int>(std::clamp(kShortestMs / std::max(once_ms, 1e-3F), 1.0F, kMost));
 }
 
 void offer_gemm_table(GemmEnvironment (*here)()) {

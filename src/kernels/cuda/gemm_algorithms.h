@@ -77,6 +77,10 @@ class GemmAlgorithms {
 // Of the process: one table serves all devices.
 GemmAlgorithms& gemm_algorithms();
 
+// How often a product that takes `once_ms` runs between two events, for a time well above their
+// resolution: for a millisecond, but at most a hundred times.
+int measuring_repeats(float once_ms);
+
 // Makes it what use_gemm_table and save_gemm_table are about; `here` is asked when a table is used.
 void offer_gemm_table(GemmEnvironment (*here)());
 

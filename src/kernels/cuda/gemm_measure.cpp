@@ -14,8 +14,6 @@ namespace muo::cuda {
 namespace {
 
 constexpr int kRounds = 5;
-constexpr float kShortestMs = 1.0F;  // between two events: well above their resolution
-constexpr int kMostRepeats = 100;
 
 DeviceMemory device_memory(std::int64_t bytes) {
   void* p = nullptr;
@@ -94,9 +92,7 @@ GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProble
   };
   for (const cublasLtMatmulAlgo_t& algorithm : algorithms)
     time_ms(algorithm, 1);  // loads its kernel
-  const float once = std::max(time_ms(algorithms.front(), 1), 1e-3F);
-  const int repeats =
-      static_cast<int>(std::clamp(kShortestMs / once, 1.0F, static_cast<float>(kMostRepeats)));
+  const int repeats = measuring_repeats(time_ms(algorithms.front(), 1));
   // Round by round, so that a clock that changes meanwhile changes for all; the best of each.
   std::vector<float> best(algorithms.size(), std::numeric_limits<float>::infinity());
   for (int round = 0; round < kRounds; ++round)

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "runtime/mpi/mpi_plugin.h"
+#include "runtime/plugin_entry.h"
 
 namespace muo {
 namespace {
@@ -31,9 +32,10 @@ std::unique_ptr<ProcessExchange> make_mpi_exchange(int process, int processes) {
   }
   using Entry = const MpiPlugin* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(library, "muograph_mpi_plugin"));
-  if (entry == nullptr || entry()->version != kPluginVersion)
+  const MpiPlugin* const plugin = of_this_build(entry);
+  if (plugin == nullptr)
     refuse(concat(kFile, " belongs to another version of muograph: build all of it anew"));
-  return entry()->make(process, processes, kLongest);
+  return plugin->make(process, processes, kLongest);
 }
 
 }  // namespace muo

@@ -150,7 +150,11 @@ FileDescriptor accept_from(const FileDescriptor& listening, int& error) {
 }
 
 FileDescriptor connect_to(const SocketAddress& to, std::chrono::milliseconds patience, int& error) {
-  FileDescriptor socket = open_socket(to.family());
+  return connect_to(to, open_socket(to.family()), patience, error);
+}
+
+FileDescriptor connect_to(const SocketAddress& to, FileDescriptor socket,
+                          std::chrono::milliseconds patience, int& error) {
   if (socket && ::connect(socket.number(), to.get(), to.size()) == 0) {
     error = 0;
   } else {

@@ -53,5 +53,8 @@ ListeningSockets listen_at(const std::string& name, int port,
 FileDescriptor accept_from(const FileDescriptor& listening, int& error);
 // None: `error` is set.
 FileDescriptor connect_to(const SocketAddress& to, std::chrono::milliseconds patience, int& error);
+// By this socket, which may be bound to an address of its own.
+FileDescriptor connect_to(const SocketAddress& to, FileDescriptor socket,
+                          std::chrono::milliseconds patience, int& error);
 
 }  // namespace muo

@@ -11,9 +11,11 @@
 namespace muo::app {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 // Steps of a second or so each, as `of` makes them; kinds and texts of their alarms.
 std::vector<std::string> alarms_of(int steps, const std::function<Alarms::Step(int)>& of,
@@ -57,6 +59,10 @@ TEST(Alarms, OneOfStepsThatStaySlower) {
       alarms_of(400,
                 [](int i) -> Alarms::Step { return {.ms = i / 100 % 2 == 0 ? 1000.0 : 2000.0}; }),
       ElementsAre(HasSubstr("throughput: ")));
+  // Slow for half an hour.
+  EXPECT_THAT(
+      alarms_of(1000, [](int i) -> Alarms::Step { return {.ms = i < 100 ? 1000.0 : 2000.0}; }),
+      SizeIs(3));
 }
 
 TEST(Alarms, ASlowPhaseThatEndsSoonIsNone) {
@@ -96,6 +102,14 @@ TEST(Alarms, OneOfMemoryThatGrowsAfterTheWarmUp) {
   EXPECT_THAT(growing(std::int64_t{1} << 20, 300), IsEmpty());   // 240 MiB since then
   EXPECT_THAT(growing(std::int64_t{1} << 20, 500),
               ElementsAre(HasSubstr("memory: warning: the process holds 828 MiB, 256 MiB more")));
+  // It has warmed up at 542 MiB. The second of three alarms comes too soon after the first.
+  EXPECT_THAT(alarms_of(2000,
+                        [](int i) -> Alarms::Step {
+                          return {.ms = 1000, .memory = std::int64_t{512 + i / 2} << 20};
+                        }),
+              ElementsAre(HasSubstr("holds 798 MiB, 256 MiB more than when it had warmed up"),
+                          AllOf(HasSubstr("holds 1318 MiB, 776 MiB more than when it had warmed"),
+                                HasSubstr("(1 more like this"))));
 }
 
 TEST(Alarms, OutliersAreOneAlarmInTenMinutesWhichSaysHowManyWereLeftOut) {
@@ -137,6 +151,10 @@ TEST(Alarms, OneOfUpdatesThatStayTooLargeOrTooSmall) {
               ElementsAre(HasSubstr("less than 1e-05 of its weights' size (now 2e-06): is its "
                                     "learning rate too low?")));
   EXPECT_THAT(alarms_of_updates(500, [](int i) { return i % 100 == 0 ? 0.1 : 0.2; }), IsEmpty());
+  EXPECT_THAT(alarms_of_updates(750, [](int) { return 0.2; }),
+              ElementsAre(HasSubstr("step 99: "),
+                          AllOf(HasSubstr("step 699: warning: for 700 steps each"),
+                                HasSubstr("(5 more like this in the last 10 minutes)"))));
   EXPECT_THAT(alarms_of_updates(
                   150, [](int) { return 0.2; }, /*is_scalars=*/true),
               IsEmpty());

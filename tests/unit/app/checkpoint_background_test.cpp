@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <latch>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,18 +32,6 @@ using testing::IsEmpty;
 
 constexpr int kWorld = 3;
 
-class Gate {
- public:
-  void open() { open_ = true; }
-  void pass() const {
-    while (!open_)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-
- private:
-  std::atomic<bool> open_ = false;
-};
-
 // Each rank: a state and a staging; `body(rank, state, staging)`.
 template <class Body>
 void with_ranks(const Body& body, const WatchOptions& watch = {}) {
@@ -64,14 +53,14 @@ void expect_whole(const std::filesystem::path& run, std::int64_t step) {
 TEST(BackgroundSave, TakesTheValuesOfTheMomentHoweverSlowTheDisk) {
   const TemporaryDirectory run;
   CheckpointSaver saver(run.path(), kWorld);
-  Gate gate;
-  saver.on_change([&](std::string_view) { gate.pass(); });
+  std::latch goes_on(1);
+  saver.on_change([&](std::string_view) { goes_on.wait(); });
   with_ranks([&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
     state.fill(7);
     saver.start(rank, {.step = 7}, state.entries(), staging);
     state.fill(8);  // training goes on
     EXPECT_THAT(names_in(run.path() / "checkpoints"), IsEmpty());
-    rank.barrier.arrive([&] { gate.open(); });
+    rank.barrier.arrive([&] { goes_on.count_down(); });
     saver.wait();
     EXPECT_TRUE(std::filesystem::exists(checkpoint_directory(run.path(), 7)));
   });
@@ -197,8 +186,7 @@ TEST(BackgroundSave, TheWatchdogSeesWhetherTheDiskAnswers) {
     std::atomic<bool> over = false;
     saver.on_change([&](std::string_view change) {
       if (alive) std::this_thread::sleep_for(std::chrono::milliseconds(60));
-      while (!alive && change == "sync a file" && !over)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (!alive && change == "sync a file") over.wait(false);
     });
     const std::string message = message_of<Error>([&] {
       with_ranks(
@@ -210,6 +198,7 @@ TEST(BackgroundSave, TheWatchdogSeesWhetherTheDiskAnswers) {
               saver.wait();
             } catch (...) {
               over = true;
+              over.notify_all();
               throw;
             }
           },

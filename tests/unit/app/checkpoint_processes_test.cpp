@@ -251,7 +251,8 @@ TEST(CheckpointProcesses, EndTheRanksOfAFailedSave) {
       } catch (const PeerFailed& error) {
         EXPECT_THAT(error.what(), AllOf(HasSubstr("process 1"), HasSubstr("planted failure")));
         end = "by a peer";
-      } catch (const Error&) {
+      } catch (const Error& error) {
+        EXPECT_EQ(dynamic_cast<const WriteError*>(&error), nullptr);
         end = "by itself";
       }
     });
@@ -294,8 +295,7 @@ TEST(CheckpointProcesses, AFailingRankDoesNotWaitForTheDisksOfOthers) {
     CheckpointSaver saver(run.path(), kWorld, {}, &processes);
     if (processes.process() == 1)
       saver.on_change([&](std::string_view change) {
-        while (change == "write a range" && !over)
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (change == "write a range") over.wait(false);
       });
     try {
       run_ranks(processes, [&](RankContext& rank) {
@@ -307,6 +307,7 @@ TEST(CheckpointProcesses, AFailingRankDoesNotWaitForTheDisksOfOthers) {
       });
     } catch (const Error&) {
       over = true;
+      over.notify_all();
       throw;
     }
   });

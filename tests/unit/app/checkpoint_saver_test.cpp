@@ -15,6 +15,7 @@
 #include <limits>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/checkpoint/checkpoint.h"
@@ -22,6 +23,7 @@
 #include "base/durable_files.h"
 #include "support/checkpoint_state.h"
 #include "support/errors.h"
+#include "support/failing_call.h"
 #include "support/files.h"
 #include "support/split_tensor.h"
 
@@ -101,10 +103,47 @@ TEST(CheckpointSaver, FailingAtAnyChangeLeavesThePreviousCheckpoint) {
       });
     });
     EXPECT_THAT(message, HasSubstr("planted failure"));
+    EXPECT_FALSE(saver.take_results().at(0).is_write_error);
     EXPECT_EQ(told, kWorld) << changes[k];
     const bool committed = k > renaming(changes);
     EXPECT_EQ(newest_whole_step(run.path()), committed ? 2 : 1) << changes[k];
     EXPECT_EQ(names_in(run.path() / "checkpoints").size(), committed ? 2U : 1U) << changes[k];
+  }
+}
+
+// Once in a run that has no checkpoints yet, once where the save replaces one and removes an older
+// one. A failed removal is noted and fails no save.
+TEST(CheckpointSaver, FailsWithAnySyncOfItsFilesAndDirectories) {
+  for (const bool replaces : {false, true}) {
+    int syncs = 0;
+    for (bool failed = true; failed; syncs += failed ? 1 : 0) {
+      SCOPED_TRACE(concat("sync ", syncs + 1, replaces ? ", replacing" : ""));
+      const TemporaryDirectory run;
+      for (const std::int64_t step : {1, 2})
+        if (replaces) save_state(run.path(), kWorld, step, 2);
+      CheckpointSaver saver(run.path(), kWorld, {.last = 1});
+      {
+        const test::FailingCall call("fsync", syncs + 1);
+        const std::string message =
+            message_of<Error>([&] { save_state(saver, kWorld, {.step = 2}, 2); });
+        failed = call.has_failed();
+        const SaveResult result = saver.take_results().at(0);
+        EXPECT_EQ(message == "no exception", result.failure.empty());
+        EXPECT_EQ(result.is_write_error, !result.failure.empty());
+        EXPECT_THAT(result.notes.empty() ? result.failure : result.notes[0],
+                    HasSubstr(failed ? "Input/output error" : ""));
+        EXPECT_EQ(result.failure.empty() && result.notes.empty(), !failed);
+      }
+      if (replaces) {
+        EXPECT_EQ(newest_whole_step(run.path()), 2);
+      }
+      save_state(saver, kWorld, {.step = 3}, 3);
+      EXPECT_EQ(newest_whole_step(run.path()), 3);
+      EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000003"));
+    }
+    // Four files, their directory and "checkpoints" after the rename. Before that a new run syncs
+    // the two parents of "checkpoints"; after it the older checkpoint's removal syncs once.
+    EXPECT_EQ(syncs, replaces ? 7 : 8);
   }
 }
 
@@ -199,6 +238,21 @@ TEST(CheckpointSaver, ReplacesACheckpointOfTheSameStep) {
   save_state(run.path(), 3, 5, 2);
   EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000005"));
   EXPECT_THAT(wrong_after_load(Checkpoint(run.path()), 1, 2), IsEmpty());
+}
+
+// If the sync of the new name fails, the disk may still hold the old one.
+TEST(CheckpointSaver, KeepsAReplacedCheckpointUntilTheNewOneIsSafe) {
+  const TemporaryDirectory run;
+  save_state(run.path(), kWorld, 5, 1);
+  CheckpointSaver saver(run.path(), kWorld);
+  saver.on_change([](std::string_view change) {
+    if (change == "sync the run directory") throw Error("planted failure");
+  });
+  EXPECT_THROW(save_state(saver, kWorld, {.step = 5}, 2), Error);
+  const std::vector<std::string> names = names_in(run.path() / "checkpoints");
+  EXPECT_THAT(names, ElementsAre(testing::StartsWith(".step_00000005.old-"), "step_00000005"));
+  const Checkpoint old(run.path() / "checkpoints" / names[0]);
+  EXPECT_THAT(wrong_after_load(old, 1, 1), IsEmpty());
 }
 
 TEST(CheckpointSaver, IsUsedForManySaves) {
@@ -405,6 +459,28 @@ TEST(MoveDirectory, ReplacesWithAndWithoutAnAtomicExchange) {
     EXPECT_THROW(move_directory(path("absent"), path("target"), path("aside2"), how), Error);
     EXPECT_THAT(names_in(directory.path()), ElementsAre("aside", "target"));
   }
+}
+
+// On a file system without an atomic exchange.
+TEST(MoveDirectory, LeavesTheOldOneInItsPlaceWhenARenameFails) {
+  for (const auto& [function, count] : {std::pair("renameat2", 1), std::pair("rename", 2)})
+    for (int n = 1; n <= count; ++n) {
+      const TemporaryDirectory directory;
+      const auto path = [&directory](const char* name) { return directory.path() / name; };
+      for (const char* const name : {"old", "new"}) {
+        make_directory(path(name));
+        write_file(path(name) / name, "");
+      }
+      const test::FailingCall call(function, n);
+      EXPECT_THAT(message_of<WriteError>([&] {
+                    move_directory(path("new"), path("old"), path("aside"), Replace::kTwoRenames);
+                  }),
+                  HasSubstr("Input/output error"));
+      EXPECT_TRUE(call.has_failed());
+      EXPECT_THAT(names_in(directory.path()), ElementsAre("new", "old"));
+      EXPECT_THAT(names_in(path("old")), ElementsAre("old"));
+      EXPECT_THAT(names_in(path("new")), ElementsAre("new"));
+    }
 }
 
 }  // namespace

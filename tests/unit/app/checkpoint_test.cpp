@@ -10,6 +10,8 @@
 
 #include "app/checkpoint/checkpoint_saver.h"
 #include "app/checkpoint/manifest.h"
+#include "app/checkpoint/model_json.h"
+#include "app/checkpoint/run_tokenizer.h"
 #include "base/check.h"
 #include "base/philox.h"
 #include "support/checkpoint_state.h"
@@ -341,6 +343,26 @@ TEST(Manifest, SurvivesRandomDamage) {
   }
   EXPECT_GT(refused, kTrials / 2);
   EXPECT_LT(refused, kTrials);  // another digit of the seed, say, is as good
+}
+
+// The tokenizer's file is gone, and a run on shards does not record where it was.
+TEST(RunTokenizer, IsThatOfBytesOnlyWhereNothingElseWasUsed) {
+  struct Row {
+    std::int64_t vocab_size;
+    const char* data;
+    const char* tokenizer;
+  };
+  for (const Row& row :
+       {Row{257, "{}", "byte"}, Row{257, R"({"tokenizer":"0123"})", ""}, Row{258, "{}", ""}}) {
+    const model::GptConfig model = {.vocab_size = row.vocab_size};
+    TrainOptions options;
+    options.model.set_all(model);
+    const TemporaryDirectory run;
+    CheckpointSaver saver(run.path(), 1);
+    save_state(saver, 1, {.data = row.data, .config = checkpoint_config(model, options)}, 1);
+    EXPECT_EQ(find_run_tokenizer(Checkpoint(run.path())), row.tokenizer)
+        << row.vocab_size << row.data;
+  }
 }
 
 }  // namespace

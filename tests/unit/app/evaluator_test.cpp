@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/infer/inference.h"
+#include "app/train/trainer.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo::app {
@@ -46,25 +47,37 @@ void fill(const ParamSpec& spec, Tensor weight) {
   }
 }
 
-// nanochat's bits per byte: nats of targets that stand for text, over ln 2 times their bytes.
-EvalResult reference() {
+// The result for `rows`; row i is the i-th block of kLength targets, which begin with token 1. Bits
+// per byte are nanochat's: nats of targets that stand for text, over ln 2 times their bytes.
+EvalResult reference(const std::vector<std::int64_t>& rows) {
   double sum = 0;
   for (std::int64_t j = 0; j < kVocab; ++j)
     sum += std::exp(kSoftcap * std::tanh(logit(j) / kSoftcap));
   double nats = 0, text_nats = 0, bytes = 0;
-  for (std::int64_t i = 1; i < Tokens().size(); ++i) {
-    const std::int32_t target = Tokens::at(i);
-    const double loss = std::log(sum) - kSoftcap * std::tanh(logit(target) / kSoftcap);
-    nats += loss;
-    if (kBytes.at(static_cast<std::size_t>(target)) == 0) continue;
-    text_nats += loss;
-    bytes += kBytes.at(static_cast<std::size_t>(target));
-  }
-  return {.loss = nats / static_cast<double>(Tokens().size() - 1),
-          .bpb = text_nats / (std::log(2.0) * bytes)};
+  std::int64_t targets = 0;
+  for (const std::int64_t row : rows)
+    for (std::int64_t i = 1 + kLength * row; i <= kLength * (row + 1); ++i) {
+      if (i >= Tokens().size()) continue;
+      const std::int32_t target = Tokens::at(i);
+      const double loss = std::log(sum) - kSoftcap * std::tanh(logit(target) / kSoftcap);
+      nats += loss;
+      ++targets;
+      if (kBytes.at(static_cast<std::size_t>(target)) == 0) continue;
+      text_nats += loss;
+      bytes += kBytes.at(static_cast<std::size_t>(target));
+    }
+  return {.loss = nats / static_cast<double>(targets),
+          .bpb = text_nats / (std::log(2.0) * bytes),
+          .targets = targets};
 }
 
-EvalResult evaluate(int world, std::int64_t batch, const std::vector<std::int32_t>& bytes) {
+// A logit is a sum of kWidth fp32 products of size |logit|, rounded once more in the soft-cap and
+// in the loss; sums over targets are fp64. Per byte it is at most 1 / ln 2 of that.
+constexpr double kEps = std::numeric_limits<float>::epsilon();
+const double kTolerance = (kWidth + 8) * kEps * 2 * std::abs(logit(kVocab - 1)) / std::log(2.0);
+
+EvalResult evaluate(int world, std::int64_t batch, const std::vector<std::int32_t>& bytes,
+                    std::int64_t most = 0) {
   model::GptConfig config;
   config.vocab_size = kVocab;
   config.n_layer = 1;
@@ -82,31 +95,48 @@ EvalResult evaluate(int world, std::int64_t batch, const std::vector<std::int32_
     state.capture();
     const Tokens data;
     Evaluator evaluator(rank, *state.eval, data::HeldOutRows(data, nullptr, kLength), batch,
-                        kLength, 0);
+                        kLength, most);
     model::fill_rotary_tables(rank.compute, config, state.rotary);
     graphs::fill_token_bytes(rank.compute, state.token_bytes, bytes);
     for (std::size_t i = 0; i < params.size(); ++i)
       fill(params[i], state.weights[i]);
+    EXPECT_EQ(evaluator.rows(), most > 0 ? most : (data.size() - 1 + kLength - 1) / kLength);
     const EvalResult mine = evaluator.run();
     if (rank.rank == 0) result = mine;
   });
   return result;
 }
 
-TEST(Evaluator, BitsPerByteCountTextOnly) {
-  const EvalResult want = reference();
-  // A logit is a sum of kWidth fp32 products of size |logit|, rounded once more in the soft-cap
-  // and in the loss; sums over targets are fp64. Per byte it is at most 1 / ln 2 of that.
-  constexpr double kEps = std::numeric_limits<float>::epsilon();
-  const double tolerance = (kWidth + 8) * kEps * 2 * std::abs(logit(kVocab - 1)) / std::log(2.0);
+// Expects that an evaluation of at most `most` rows reads these; returns the expected result.
+EvalResult expect_loss_of(const std::vector<std::int64_t>& rows, std::int64_t most) {
+  const EvalResult want = reference(rows);
   for (const int world : {1, 2, 3})
     for (const std::int64_t batch : {1, 4}) {
-      const EvalResult is = evaluate(world, batch, kBytes);
-      EXPECT_NEAR(is.loss, want.loss, tolerance) << world << ", " << batch;
-      EXPECT_NEAR(is.bpb, want.bpb, tolerance) << world << ", " << batch;
+      const EvalResult is = evaluate(world, batch, kBytes, most);
+      EXPECT_EQ(is.targets, want.targets);
+      EXPECT_NEAR(is.loss, want.loss, kTolerance) << world << ", " << batch;
+      EXPECT_NEAR(is.bpb, want.bpb, kTolerance) << world << ", " << batch;
     }
-  EXPECT_GT(std::abs(want.bpb - want.loss / std::log(2.0)), 100 * tolerance);
+  return want;
 }
+
+TEST(Evaluator, IsExpectedToTakeAThirdOfTrainingOnAsManyRows) {
+  RunConfig config;
+  config.group.world = 2;
+  config.step.batch = 4;
+  config.step.accumulation = 3;
+  // 20 steps of 24 rows in 3 s.
+  EXPECT_DOUBLE_EQ(expected_evaluation_seconds(config, 960, 20, 3), 2);
+  EXPECT_DOUBLE_EQ(expected_evaluation_seconds(config, 240, 20, 3), 0.5);
+}
+
+TEST(Evaluator, BitsPerByteCountTextOnly) {
+  const EvalResult want = expect_loss_of({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}, 0);
+  EXPECT_GT(std::abs(want.bpb - want.loss / std::log(2.0)), 100 * kTolerance);
+}
+
+// Row i of 4 is row floor(i 15 / 4) of the 15.
+TEST(Evaluator, FewRowsAreSpreadOverTheData) { expect_loss_of({0, 3, 7, 11}, 4); }
 
 TEST(Evaluator, WithoutBytesThereAreNoBitsPerByte) { EXPECT_LT(evaluate(2, 2, {}).bpb, 0); }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/run/backend.h"
 #include "base/philox.h"
 #include "runtime/memory/memory_plan.h"
 #include "support/heap_arena.h"
@@ -261,6 +262,34 @@ TEST(PassShapes, AreOfTheRowsThatThereAre) {
   ASSERT_EQ(one.size(), 1U);
   EXPECT_EQ(one[0].rows, 1);
   EXPECT_EQ(one[0].seq_len, 9);
+}
+
+TEST(PassShapes, HaveAsManyTokensAsTrainingTakesOrAsFit) {
+  static std::int64_t gpu_bytes = 0;
+  static const BackendPlugin plugin{.total_memory = [](int) { return gpu_bytes; }};
+  constexpr std::int64_t kLong = 512;
+  model::GptConfig config = config_of(false);
+  const std::vector<ParamSpec> params = model::gpt_parameters(config);
+  std::vector<data::TokenTask> examples(1);
+  for (int i = 0; i < 200; ++i)
+    examples[0].add(std::vector<std::vector<std::int32_t>>{std::vector<std::int32_t>(kLong, 1)},
+                    std::vector<std::size_t>{1}, 0, kLong, "");
+  const auto rows = [&](const GroupOptions& group, std::optional<std::int64_t> asked = {}) {
+    const std::vector<PassShape> out = fit_passes(config, params, examples, kLong, asked, group);
+    return out.size() == 1 && out[0].seq_len == kLong ? out[0].rows : -1;
+  };
+  EXPECT_EQ(rows({}), 8);
+  EXPECT_EQ(rows({}, 3), 3);
+  const GroupOptions gpu{.plugin = &plugin};
+  gpu_bytes = std::int64_t{80} << 30;
+  EXPECT_EQ(rows(gpu), 128);
+  const std::vector<PassShape> most = {{.rows = 128, .seq_len = kLong}};
+  gpu_bytes = plan_inference_memory(config, params, {.passes = most}, 0, 1).rank_bytes(1) +
+              kLibraryMemory + kContextMemory;
+  EXPECT_EQ(rows(gpu), 128);
+  --gpu_bytes;
+  EXPECT_EQ(rows(gpu), 64);
+  EXPECT_EQ(rows(gpu, 128), 128);
 }
 
 }  // namespace

@@ -38,8 +38,7 @@ RunConfig fitted(const TrainOptions& options, std::int64_t available) {
   return config;
 }
 
-std::int64_t bytes_of(std::int64_t batch) {
-  TrainOptions options = two_devices();
+std::int64_t bytes_of(std::int64_t batch, TrainOptions options = two_devices()) {
   options.batch.device_rows = batch;
   return plan_run_memory(resolve(options, data::vocabulary_only(options.data))).rank_bytes(2);
 }
@@ -58,6 +57,11 @@ TEST(FitBatch, IsTheLargestDivisorThatFits) {
     EXPECT_EQ(config.step.batch, smaller);
     EXPECT_THAT(config.notes, Contains(HasSubstr(std::to_string(smaller) + " rows instead")));
   }
+  // 8 divides the 24 rows of a step, not the 12 of the micro-step that is tried first.
+  TrainOptions more = two_devices();
+  more.batch.total_tokens = 2 * 256 * 24;
+  ASSERT_EQ(fitted(more, std::int64_t{1} << 40).step.batch, 12);
+  EXPECT_EQ(fitted(more, bytes_of(12, more) - 1).step.batch, 8);
 }
 
 TEST(FitBatch, LeavesAnExplicitBatchAndRefusesWhatCannotFit) {

@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "app/run/device_rates.h"
+#include "support/processes.h"
 
 namespace muo::app {
 namespace {
@@ -45,6 +49,31 @@ TEST(GpuPeaks, TakesNoGpuForItsNamesake) {
         "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 5090 D", "Tesla V100-SXM2-16GB",
         "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "AMD Instinct MI300X", "something 4090"})
     EXPECT_FALSE(gpu_peak_flops(name)) << name;
+}
+
+TEST(GpuPeaks, ARunsPeakIsTheSumOfItsGpus) {
+  static const BackendPlugin plugin{.name = [](int index) {
+    return std::string(index < 2 ? "NVIDIA H100 80GB HBM3" : "NVIDIA A100-SXM4-40GB");
+  }};
+  RunConfig run;
+  run.group = {.world = 6, .plugin = &plugin, .ranks_per_device = 2};
+  const DevicePeak peak = peak_of(run);
+  EXPECT_DOUBLE_EQ(peak.flops, (2 * 989 + 312) * 1e12);
+  EXPECT_EQ(peak.text, "2290 TFLOP/s in bf16 by their maker, all GPUs together");
+}
+
+// Measured rates vary, but not by a factor of 8.
+TEST(HostPeak, IsThatOfAllProcesses) {
+  const auto failures = test::as_processes({1, 63}, [](ProcessGroup& processes) {
+    if (!processes.is_first()) return;
+    RunConfig run;
+    run.group = {.world = 64, .processes = &processes};
+    const double alone = measure_gemm_rate(run.group.alone(), run.model.dtype);
+    const double peak = peak_of(run).flops;
+    EXPECT_GT(peak, 8 * alone);
+    EXPECT_LT(peak, 8 * 64 * alone);
+  });
+  EXPECT_EQ(failures, std::vector<std::string>(2));
 }
 
 }  // namespace

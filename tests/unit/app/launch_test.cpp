@@ -4,11 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <string>
+#include <vector>
 
+#include "app/run/world.h"
 #include "base/check.h"
 
 namespace muo::app {
 namespace {
+
+using testing::AllOf;
+using testing::Ge;
+using testing::Le;
 
 using Variables = std::map<std::string, std::string>;
 
@@ -31,6 +38,7 @@ const Variables kSrun = {{"SLURM_JOB_ID", "77"},
                          {"SLURM_STEP_ID", "0"},
                          {"SLURM_PROCID", "5"},
                          {"SLURM_STEP_NUM_TASKS", "8"},
+                         {"SLURM_NODEID", "1"},
                          {"SLURM_LOCALID", "1"},
                          {"SLURM_STEP_TASKS_PER_NODE", "4(x2)"},
                          {"SLURM_STEP_NODELIST", "node[03-04]"}};
@@ -75,7 +83,9 @@ TEST(Launch, OfTorchrunIsThatOfItsVariables) {
   ASSERT_TRUE(launch);
   EXPECT_EQ(launch->by, "torchrun");
   EXPECT_EQ(launch->process, 3);
+  EXPECT_EQ(launch->processes, 4);
   EXPECT_EQ(launch->here, 1);
+  EXPECT_EQ(launch->processes_here, 2);
   EXPECT_EQ(launch->address, "node-a");
   EXPECT_EQ(launch->port, 29500);
   EXPECT_EQ(launch->token, "abc");
@@ -94,6 +104,25 @@ TEST(Launch, OfSrunMeetsAtTheFirstNode) {
   Variables with_mpi = kSrun;
   with_mpi["PMIX_RANK"] = "5";
   EXPECT_TRUE(launch_of(with_mpi)->has_mpi);
+}
+
+TEST(Launch, OfSrunCountsTheTasksOfItsOwnNode) {
+  const std::map<std::string, std::vector<int>> tasks_by_node = {
+      {"4", {4}}, {"4(x2)", {4, 4}}, {"2,1", {2, 1}}, {"2(x3),1,3(x2)", {2, 2, 2, 1, 3, 3}}};
+  Variables variables = kSrun;
+  variables["SLURM_LOCALID"] = "0";
+  const auto tasks_here = [&](const std::string& list, std::size_t node) {
+    variables["SLURM_STEP_TASKS_PER_NODE"] = list;
+    variables["SLURM_NODEID"] = std::to_string(node);
+    return launch_of(variables)->processes_here;
+  };
+  for (const auto& [list, tasks] : tasks_by_node) {
+    for (std::size_t node = 0; node < tasks.size(); ++node)
+      EXPECT_EQ(tasks_here(list, node), tasks[node]) << list << ", node " << node;
+    EXPECT_EQ(tasks_here(list, tasks.size()), 1) << list << ": this task is all that is known";
+  }
+  for (const char* list : {"", "?", "2(x", "2(x)", ",2"})
+    EXPECT_EQ(tasks_here(list, 0), 1) << list;
 }
 
 TEST(Launch, OfSlurmIsOfAStepNotOfABatchScript) {
@@ -116,6 +145,22 @@ TEST(Launch, ThatContradictsItselfIsRefused) {
     EXPECT_THROW(launch_of(variables), InputError) << value;
   }
   EXPECT_THROW(launch_of(of_mpirun(2, 2)), InputError);
+}
+
+TEST(Launch, MeetsOnTheStorePortElseAfterMasterPortElseByItsToken) {
+  DeviceOptions devices;
+  const auto port_of = [&](const Launch& launch) { return meeting_of(launch, devices, 1).port; };
+  const Launch torchrun{.by = "torchrun", .address = "node-a", .port = 29500, .token = "abc"};
+  const Launch mpirun{.by = "mpirun", .address = "node-a", .token = "abc"};
+  Launch another = mpirun;
+  another.token = "abd";
+  EXPECT_EQ(port_of(torchrun), 29501);
+  EXPECT_NE(port_of(mpirun), port_of(another));
+  for (const Launch& launch : {mpirun, another})
+    EXPECT_THAT(port_of(launch), AllOf(Ge(20000), Le(29999)));  // docs/cluster.md
+  devices.store_port = 4000;
+  for (const Launch& launch : {torchrun, mpirun})
+    EXPECT_EQ(port_of(launch), 4000);
 }
 
 TEST(Launch, HostsOfSlurmsListsHaveTheirFirst) {

@@ -2,6 +2,7 @@
 // what is named where it does not fit.
 #include "app/run/memory_fit.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,6 +20,7 @@
 namespace muo::app {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
@@ -49,6 +51,10 @@ RunConfig fitted(const TrainOptions& options, std::int64_t available) {
   RunConfig run = resolved(options);
   fit_memory(run, available);
   return run;
+}
+
+std::string mib(std::int64_t bytes) {
+  return fmt::format("{:.1f}", static_cast<double>(bytes) / 1048576);
 }
 
 std::int64_t bytes_with(const TrainOptions& options, const model::Recompute& recompute) {
@@ -88,7 +94,9 @@ TEST(FitMemory, RecomputesInAsFewLayersAsDo) {
       EXPECT_EQ(layers_of(run), std::pair(choices[i].blocks, choices[i].mlps)) << i;
       EXPECT_EQ(run.step.batch, 8);  // as asked for
       EXPECT_EQ(run.options.memory.recompute, std::nullopt);
-      EXPECT_THAT(run.notes, Contains(HasSubstr("recompute: " + recompute_text(run))));
+      EXPECT_THAT(run.notes, Contains(AllOf(HasSubstr("recompute: " + recompute_text(run)),
+                                            HasSubstr(" (" + mib(bytes) + " MiB per device, " +
+                                                      mib(available) + " are available); "))));
       EXPECT_EQ(plan_run_memory(run).rank_bytes(1), bytes);
     }
     before = bytes;
@@ -157,6 +165,17 @@ TEST(FitMemory, MakesLogitsInSmallerChunksAfterMlpsAndBeforeBlocks) {
   options.memory.recompute = model::Recomputed::kNone;
   const RunConfig none = fitted(options, bytes_with(options, {}) - 1);
   EXPECT_EQ(none.model.head_chunk_bytes, model::kHostHeadChunk / 2);
+}
+
+TEST(FitMemory, LeavesLogitsThatTheSmallestBatchHasInOneChunkAnyway) {
+  TrainOptions options = one_device();
+  options.data.vocab_size = 10000;  // 10 MiB of logits for a row, 80 MiB for all 8
+  options.batch.device_rows.reset();
+  options.batch.total_tokens = 8 * 256;
+  const RunConfig least = fitted(options, 1);
+  EXPECT_EQ(least.step.batch, 1);
+  EXPECT_EQ(least.model.head_chunk_bytes, model::kHostHeadChunk);
+  EXPECT_THAT(least.notes, Not(Contains(HasSubstr("logits"))));
 }
 
 TEST(RecomputeShare, IsThatOfTheProductsThatRunAgain) {
@@ -256,9 +275,32 @@ TEST(NearestAlternatives, FitWhenTheyAreTaken) {
   for (const Alternative& each : near) {
     SCOPED_TRACE(each.text());
     EXPECT_TRUE(each.fits);
+    EXPECT_THAT(each.text(), HasSubstr("(" + mib(each.bytes) + " MiB"));
     EXPECT_THAT(message, HasSubstr(each.text()));
     EXPECT_EQ(refusal(with(options, each.options)), "no exception");
   }
+}
+
+TEST(NearestAlternatives, TheFastestIsFirstThoughItChangesMore) {
+  TrainOptions options = one_device();
+  options.model.set(&model::GptConfig::n_embd, 256);
+  options.devices.count = 2;
+  options.batch.device_rows = 1;
+  options.batch.total_tokens = 2 * 256;
+  options.memory.recompute = model::Recomputed::kBlock;
+  // Enough for one device, which takes twice the time, but not with any of these options alone.
+  std::int64_t limit = kRoom;
+  for (const char* name : {"momentum-state", "adam-state", "dtype"}) {
+    const RunConfig run = resolved(with(options, {{.name = name, .value = "bf16"}}));
+    const std::int64_t needed = plan_run_memory(run).rank_bytes(2);
+    limit = std::min(limit, least_limit(run, needed).bytes - 1'000'000);
+  }
+  options.memory.limit = ByteSize{limit};
+  const std::vector<Alternative> near =
+      nearest_alternatives(resolved(options), options, data::vocabulary_only(options.data));
+  ASSERT_FALSE(near.empty());
+  EXPECT_EQ(near.front().options.size(), 2U);
+  EXPECT_EQ(near.back().options.front().name, "devices");
 }
 
 TEST(RequireFit, NamesTheLeastWhereNothingFits) {

@@ -90,6 +90,9 @@ TEST(ModelJson, WhatNoOptionTakesIsRefused) {
   EXPECT_THAT(error("seq_len", std::uint64_t{1} << 63U), HasSubstr("seq_len: '-"));
   EXPECT_THAT(error("qk_scale", 1e300), HasSubstr("qk_scale: 'inf' is out of range"));
   EXPECT_THAT(error("n_kv_head", 4), HasSubstr("manifest.json: --n-head 1 is not a multiple"));
+  const CheckpointInfo newer{.config = R"({"options": "depth = 2\nnever-heard-of = 1\n"})"};
+  EXPECT_THAT(test::message_of<InputError>([&] { checkpoint_options(newer, "manifest.json"); }),
+              HasSubstr("manifest.json: unknown option 'never-heard-of'"));
 }
 
 TEST(ModelJson, DifferenceNamesEveryExtraButNotTheDtype) {

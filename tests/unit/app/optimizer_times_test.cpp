@@ -11,6 +11,8 @@
 #include "kernels/fingerprint.h"
 #include "optim/sharded_step.h"
 #include "optim/update_clock.h"
+#include "support/kernel_stream.h"
+#include "support/tensors.h"
 
 namespace muo::app {
 namespace {
@@ -101,6 +103,18 @@ TEST(OptimizerTimes, AreOfTheUpdateThatTrains) {
           << strategy << ", " << name_of(gather);
     }
   EXPECT_NE(trained(config_of("balanced", 3), kSteps), want) << "every step counts";
+}
+
+TEST(OptimizerTimes, GradientsDifferBetweenRanks) {
+  test::KernelStream stream;
+  const auto gradients = [&](int rank) {
+    const test::HostTensor out({64}, DType::kF32);
+    draw_gradients(stream, 42, rank, out);
+    stream.synchronize();
+    return out.doubles();
+  };
+  EXPECT_EQ(gradients(1), gradients(1));
+  EXPECT_NE(gradients(0), gradients(1));
 }
 
 TEST(OptimizerTimes, AreOfEveryVersion) {

@@ -1,5 +1,6 @@
 #include "app/plan/plan_report.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -16,6 +17,7 @@ namespace muo::app {
 namespace {
 
 using nlohmann::json;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 PlanReport report_of(const std::string& strategy, std::int64_t devices) {
@@ -60,6 +62,7 @@ TEST(PlanReport, AccountsForEveryParameterOnce) {
 
 TEST(PlanReport, CountsReplicatedUpdatesAtEveryRank) {
   const json plan = json::parse(plan_json(report_of("ddp", 2)));
+  ASSERT_EQ(plan["ranks"].size(), 2U);
   for (const json& rank : plan["ranks"])
     EXPECT_EQ(rank["elements"], plan["parameters"]);
 }
@@ -100,6 +103,19 @@ TEST(PlanReport, TellsModelParametersAndSharding) {
   EXPECT_THAT(table, HasSubstr("3,145,728"));  // 4 layers x 12 x 256 x 256
   EXPECT_THAT(table, HasSubstr("Sharding: balanced, 2 devices"));
   EXPECT_THAT(table, HasSubstr("Who updates what"));
+}
+
+TEST(PlanReport, NamesEachExtraThatIsOn) {
+  using model::GptConfig;
+  for (const auto& [extra, name] : {std::pair{&GptConfig::value_embeddings, "value embeddings"},
+                                    {&GptConfig::smear, "smear"},
+                                    {&GptConfig::backout, "backout"},
+                                    {&GptConfig::resid_lambdas, "residual lambdas"},
+                                    {&GptConfig::x0_lambdas, "x0 lambdas"}}) {
+    PlanReport report = report_of("balanced", 1);
+    report.run.config.model.*extra = true;
+    EXPECT_THAT(plan_table(report), HasSubstr(fmt::format("Extras: {};", name)));
+  }
 }
 
 TEST(PlanReport, StateOf16BitsTakesHalfTheMemory) {
@@ -148,8 +164,17 @@ TEST(PlanReport, ComparesAllStrategies) {
   EXPECT_GT(number("ns_replicated", "sent_bytes"), number("all_to_all", "sent_bytes"));
   EXPECT_GT(number("parallel", "balance"), number("parallel_round_robin", "balance"));
   const std::string table = compare_table(comparison);
-  for (const std::string_view strategy : optim::strategy_names())
-    EXPECT_THAT(table, HasSubstr(std::string(strategy)));
+  for (const json& each : out["strategies"]) {
+    const auto mib = [&](const char* what) {
+      return fmt::format("{:.1f}", each[what].get<double>() / 1048576);
+    };
+    const auto name = each["strategy"].get<std::string>();
+    EXPECT_THAT(table,
+                ContainsRegex("\n  " + name + " .* " + mib("memory_bytes_per_device") + "\n"));
+    EXPECT_THAT(table, ContainsRegex("\n  " + name +
+                                     fmt::format(" +{:.2f} MiB ",
+                                                 each["sent_bytes"].get<double>() / 1048576)));
+  }
 }
 
 // What the traced nodes access, but for the scalars that each reads.

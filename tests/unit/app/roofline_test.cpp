@@ -1,10 +1,15 @@
 #include "app/plan/roofline.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <cstdio>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "app/run/described_gpu.h"
 #include "base/check.h"
@@ -15,6 +20,7 @@ namespace muo::app {
 namespace {
 
 using nlohmann::json;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 struct Predicted {
@@ -109,6 +115,82 @@ TEST(Roofline, CollectivesGoOnBesideKernels) {
   EXPECT_GT(roofline.collectives, 0);
   EXPECT_GT(roofline.step, roofline.kernels);
   EXPECT_LT(roofline.step, roofline.kernels + roofline.collectives);
+  const json plan = json::parse(roofline_json(config, roofline, gpu_rates("h100")));
+  const double flops =
+      model::flops_per_token(config.model) * static_cast<double>(config.tokens_per_step());
+  const double share = flops / roofline.step / (8 * 989e12);
+  EXPECT_NEAR(plan["utilisation"].get<double>(), share, 1e-9);
+  EXPECT_THAT(roofline_text(config, roofline, gpu_rates("h100")),
+              HasSubstr(fmt::format("{:.1f}% of 989 TFLOP/s", 100 * share)));
+}
+
+TEST(Schedule, ANodeWaitsForItsResourceAndForWhatItFollows) {
+  GraphTrace trace;
+  std::vector<double> seconds;
+  std::vector<bool> collective;
+  const auto add = [&](bool on_link, double time, std::vector<std::uint32_t> after) {
+    trace.nodes.push_back({.name = "node", .after = std::move(after), .accesses = {}});
+    seconds.push_back(time);
+    collective.push_back(on_link);
+    return schedule(trace, seconds, collective).seconds;
+  };
+  EXPECT_EQ(add(false, 10, {}), 10);
+  EXPECT_EQ(add(false, 4, {}), 14);   // behind the first kernel
+  EXPECT_EQ(add(true, 7, {0}), 17);   // beside the second kernel, from 10 on
+  EXPECT_EQ(add(true, 5, {0}), 22);   // behind the first collective
+  EXPECT_EQ(add(false, 1, {2}), 22);  // from 17 on, beside the second collective
+  EXPECT_EQ(add(false, 5, {}), 23);   // from 18 on
+  EXPECT_EQ(schedule(trace, seconds, collective).longest_chain, 3);
+}
+
+TEST(Roofline, ASymmetricProductTakesTheTimeOfItsComputedTiles) {
+  const DescribedAttention attention(described_gpu("h100"));
+  TrainOptions options;
+  options.model.depth = 12;
+  options.devices.described = "h100";
+  options.batch.iterations = 10;
+  options.optimizer.newton_schulz = "symmetric";
+  const RunConfig config = resolve(options, data::vocabulary_only(options.data));
+  const GpuRates rates = gpu_rates("h100");
+  const Roofline roofline = predict_step(config, rates);
+  int found = 0;
+  for (const PredictedOperation& row : roofline.operations) {
+    Product whole;
+    if (row.work.name != "symmetric_product") continue;
+    if (std::sscanf(row.work.shape.c_str(), "%*s %ldx%ldx%ld x%ld", &whole.m, &whole.k, &whole.n,
+                    &whole.batch) < 3 ||
+        whole.n < 768)
+      continue;  // the gates' are too small to be bound by tiles
+    ++found;
+    const auto calls = static_cast<double>(row.work.calls);
+    const double part = row.work.flops / calls / whole.flops();
+    EXPECT_DOUBLE_EQ(part, 36.0 / 64);  // of 8 x 8 blocks, 96 rows each, those up to the diagonal
+    EXPECT_NEAR(row.work.seconds / calls - rates.node_seconds,
+                part * predict_product(whole, rates, rates.product_share).seconds, 1e-9);
+  }
+  EXPECT_EQ(found, 4);
+}
+
+// rms_norm reads and writes 65536 rows of 768 elements in bf16, and writes a number in fp32 for
+// each.
+TEST(Roofline, CountsInPowersOfTen) {
+  const Predicted p = predicted("h100", 12, 32);
+  const json plan = as_json(p);
+  std::map<std::string, double> gb;
+  for (const json& row : plan["operations"]) {
+    gb[row["kind"]] += row["mb"].get<double>() / 1e3;
+    if (row["operation"] == "rms_norm") {
+      EXPECT_NEAR(row["mb"].get<double>() / row["calls"].get<double>(), 201.588736, 1e-6);
+    }
+  }
+  const std::string text = roofline_text(p.config, p.roofline, p.rates);
+  const auto micro = static_cast<double>(p.config.step.accumulation);
+  for (const json& kind : plan["kinds"]) {
+    const double of_kind = gb.at(kind["kind"]);
+    EXPECT_NEAR(kind["gb"].get<double>(), of_kind, 1e-6 * of_kind);
+    EXPECT_THAT(text, ContainsRegex(kind["kind"].get<std::string>() + " +[0-9.]+ +[0-9.]+ +" +
+                                    fmt::format("{:.1f} ", of_kind / micro)));
+  }
 }
 
 TEST(Roofline, OtherGpusAreScaledFromPublishedRates) {
@@ -140,8 +222,9 @@ TEST(Roofline, RatesOfAFileReplaceSome) {
   EXPECT_THAT(test::message_of<InputError>(
                   [&] { gpu_rates(write(R"({"gpu": "h100", "product_share": 1.5})")); }),
               HasSubstr("product_share is 1.5, not a number above 0 and up to 1"));
-  EXPECT_THAT(test::message_of<InputError>([&] { gpu_rates(folder.path()); }),
-              HasSubstr("neither a file"));
+  for (const std::string& name : {folder.path().string(), std::string("h100.json")})
+    EXPECT_THAT(test::message_of<InputError>([&] { gpu_rates(name); }),
+                HasSubstr("neither a file"));
   EXPECT_THAT(test::message_of<InputError>([&] { gpu_rates(write(R"({"gpu": "b300"})")); }),
               HasSubstr("its \"gpu\" is none that is described: give one of h100"));
   EXPECT_THAT(test::message_of<InputError>([&] { gpu_rates(write("[]")); }),

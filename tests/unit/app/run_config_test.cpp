@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <optional>
@@ -325,6 +326,15 @@ TEST(RunConfig, ResolvedOptionsResolveToTheSameRunWithoutDecisions) {
   EXPECT_EQ(second.iterations(), first.iterations());
   EXPECT_EQ(second.eval_rows(), first.eval_rows());
   EXPECT_EQ(second.scales.weight_decay, first.scales.weight_decay);
+}
+
+TEST(RunConfig, SaveMinutesAreMinutes) {
+  using std::chrono::seconds;
+  EXPECT_FALSE(is_due(SaveOptions{.minutes = 2}, seconds(119)));
+  EXPECT_TRUE(is_due(SaveOptions{.minutes = 2}, seconds(120)));
+  EXPECT_TRUE(is_due(SaveOptions{.minutes = 0.5}, seconds(31)));
+  for (const double never : {-1.0, 0.0})
+    EXPECT_FALSE(is_due(SaveOptions{.minutes = never}, seconds(1'000'000)));
 }
 
 TEST(RunConfig, CountsBytesPerTokenOfTheText) {

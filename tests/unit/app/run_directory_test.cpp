@@ -11,6 +11,7 @@
 
 #include "app/options/config_file.h"
 #include "app/options/option_table.h"
+#include "app/sweep/find_sweep.h"
 #include "base/check.h"
 #include "support/errors.h"
 #include "support/files.h"
@@ -116,6 +117,25 @@ TEST_F(RunDirectoryTest, AutoTakesWhatThereIsOrStarts) {
   EXPECT_EQ(find("", "auto").root, "runs/named");
   saved_at("named/checkpoints/step_00000002", -1);
   EXPECT_EQ(find("", "auto").root, "runs/20260101-000000-1");
+}
+
+TEST_F(RunDirectoryTest, ASweepIsNewOrTheNewestWithAJournal) {
+  const auto sweep = [](const std::string& resume) {
+    RunOptions options;
+    options.resume = resume;
+    return find_sweep_directory(options).string();
+  };
+  const auto is_new = testing::MatchesRegex("sweeps/20[0-9]+-[0-9]+-[0-9]+");
+  EXPECT_THAT(sweep(""), is_new);
+  fs::create_directories("sweeps/stopped");  // before its first trial
+  EXPECT_THAT(sweep("auto"), is_new);
+  int hour = 0;
+  for (const fs::path journal : {"sweeps/b/sweep.jsonl", "sweeps/a/sweep.jsonl"}) {
+    fs::create_directory(journal.parent_path());
+    test::write_file(journal, "{}");
+    fs::last_write_time(journal, fs::file_time_type(std::chrono::hours(++hour)));
+    EXPECT_EQ(sweep("auto"), journal.parent_path());
+  }
 }
 
 TEST_F(RunDirectoryTest, HoldsTheOptions) {

@@ -58,7 +58,8 @@ TEST_F(ReadRun, TakesEveryKindOfRecord) {
   EXPECT_THAT(run.tokens, ElementsAre(100, 200, 300));
   EXPECT_THAT(run.of(Series::kLoss), ElementsAre(5, 4, 3));
   EXPECT_THAT(run.of(Series::kStepMs), ElementsAre(20, 20, 20));
-  EXPECT_THAT(run.of(Series::kMfu), testing::Each(testing::IsNan()));
+  EXPECT_THAT(run.of(Series::kMfu),
+              ElementsAre(testing::IsNan(), testing::IsNan(), testing::IsNan()));
   ASSERT_EQ(run.skipped.size(), 1U);
   EXPECT_EQ(run.skipped[0].step, 1);
   EXPECT_EQ(run.skipped[0].why, "nonfinite");

@@ -14,6 +14,7 @@
 #include "app/checkpoint/model_json.h"
 #include "app/cli.h"
 #include "base/check.h"
+#include "base/durable_files.h"
 #include "support/command_line.h"
 #include "support/files.h"
 
@@ -151,6 +152,35 @@ TEST_F(SweepRunTest, APromotionThatIsNotWrittenDownDoesNotCount) {
     EXPECT_EQ(std::ranges::count(outcome.states, TrialState::kDone), 0);
     EXPECT_GT(std::ranges::count(outcome.states, TrialState::kPaused), 0);
   }
+}
+
+TEST(SweepDirectory, ListsEachTrialWithAllItsTokens) {
+  const test::TemporaryDirectory directory;
+  const std::string text = (directory.path() / "text.txt").string();
+  const std::string out = (directory.path() / "sweep").string();
+  test::write_file(text, std::string(3000, 'a'));
+  const auto options = std::get<SweepOptions>(test::parse(test::words_of(
+      "sweep --data " + text + " --out " + out +
+      " --backend host --devices 2 --devices-per-trial 2 --model plain --depth 1 --n-embd 32 "
+      "--n-head 2,5 --max-seq-len 32 --device-batch-size 1 --total-batch-size 192 "
+      "--num-iterations 9 --eval-tokens 64")));
+  const data::Corpus corpus = data::open_corpus(options.train.data);
+  const SweepPlan plan = SweepPlanner(options, corpus).plan();
+  std::vector<TrialStatus> status(2);
+  status[0] = {.state = TrialState::kDone,
+               .last = {.step = 9, .val_loss = 2.5, .val_bpb = 3.5, .best = 3.25, .seconds = 1.5},
+               .step = 9};
+  status[1] = {.state = TrialState::kRefused, .message = "because, of \"5\""};
+  const SweepDirectory sweep(options, plan, data_identity(corpus));
+  std::string holder;  // it excludes other sweeps while it exists
+  EXPECT_FALSE(FileLock::try_file(out + "/run.lock", holder));
+  EXPECT_NE(holder, "");
+  sweep.write_table(plan, status);
+  // Two devices with 3 micro-steps of a row of 32 each.
+  EXPECT_EQ(test::read_file(out + "/sweep.csv"),
+            "trial,state,n-head,step,tokens,val_loss,val_bpb,best,seconds,message,directory\n"
+            "0,done,2,9,1728,2.5,3.5,3.25,1.500,,trials/0000\n"
+            "1,refused,5,0,0,,,,0.000,\"because, of \"\"5\"\"\",trials/0001\n");
 }
 
 TEST(SweepPlanner, PutsTheFirstRungBeyondTheWarmUp) {

@@ -9,30 +9,12 @@
 #include <vector>
 
 #include "app/sweep/scheduler.h"
+#include "unit/app/sweep_plan.h"
 
 namespace muo::app {
 namespace {
 
 using testing::ElementsAre;
-
-constexpr std::int64_t kSteps = 270;
-
-// Trials without anything to train: `per_point` seeds at each point, by turns in so many groups.
-SweepPlan plan_of(std::size_t trials, std::size_t per_point, std::vector<std::int64_t> rungs,
-                  std::size_t groups = 1) {
-  SweepPlan plan;
-  plan.rungs = std::move(rungs);
-  plan.groups.resize(groups);
-  for (std::size_t i = 0; i < trials; ++i) {
-    Trial& trial = plan.trials.emplace_back();
-    trial.config.emplace();
-    trial.config->hyper.iterations = kSteps;
-    trial.group = i / per_point % groups;
-    if (i % per_point == 0) plan.points.emplace_back();
-    plan.points.back().push_back(i);
-  }
-  return plan;
-}
 
 // What a trial comes to by a step, made up; some diverge.
 TrialResult result_of(const Scheduler::Stretch& stretch, std::uint64_t seed) {
@@ -72,7 +54,7 @@ std::vector<Event> run_sweep(Scheduler& scheduler, std::vector<Event>& events, i
     const std::size_t pick = random() % running.size();
     const Scheduler::Stretch stretch = running[pick];
     running.erase(running.begin() + static_cast<std::ptrdiff_t>(pick));
-    const TrialResult result = result_of(stretch, 99);
+    const TrialResult result = result_of(stretch, seed);
     events.push_back({false, stretch.trial, stretch.rung, result});
     scheduler.finish(stretch, result);
     ++results;
@@ -97,21 +79,22 @@ std::vector<std::string> states(const Scheduler& scheduler) {
 }
 
 // One device: nothing ever has to wait for another.
-TEST(SweepScheduler, HalvesAsTheDefinitionSays) {
+void expect_halving(std::size_t trials, std::int64_t steps) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    const SweepPlan plan = plan_of(27, 1, {10, 30, 90, kSteps});
+    const SweepPlan plan = plan_of(trials, 1, {10, 30, 90, kSteps});
     std::vector<Event> events;
     Scheduler scheduler(plan, {.factor = 3}, keep(events));
+    EXPECT_EQ(scheduler.steps_left(), steps);
     run_sweep(scheduler, events, 1, seed);
     // By hand: who has come to each rung, sorted by score.
-    std::vector<std::size_t> here(27);
-    for (std::size_t i = 0; i < 27; ++i)
+    std::vector<std::size_t> here(trials);
+    for (std::size_t i = 0; i < trials; ++i)
       here[i] = i;
     std::set<std::size_t> done;
     for (std::size_t rung = 0; rung < 4; ++rung) {
       std::vector<std::pair<double, std::size_t>> scores;
       for (const std::size_t trial : here) {
-        const TrialResult r = result_of({trial, rung, plan.rungs[rung]}, 99);
+        const TrialResult r = result_of({trial, rung, plan.rungs[rung]}, seed);
         scores.emplace_back(r.val_loss.value_or(INFINITY), trial);
       }
       std::ranges::sort(scores);
@@ -124,7 +107,7 @@ TEST(SweepScheduler, HalvesAsTheDefinitionSays) {
       }
     }
     const std::vector<TrialStatus> status = scheduler.status();
-    for (std::size_t i = 0; i < 27; ++i) {
+    for (std::size_t i = 0; i < trials; ++i) {
       EXPECT_EQ(status[i].state == TrialState::kDone, done.contains(i)) << i;
       EXPECT_NE(status[i].state, TrialState::kPaused) << i;
       EXPECT_NE(status[i].state, TrialState::kWaiting) << i;
@@ -133,10 +116,17 @@ TEST(SweepScheduler, HalvesAsTheDefinitionSays) {
   }
 }
 
+// Of 10 one in three are 3, of 3 one, and one goes on from there.
+TEST(SweepScheduler, HalvesAsTheDefinitionSays) {
+  expect_halving(27, 27 * 10 + 9 * 20 + 3 * 60 + 1 * 180);
+  expect_halving(10, 10 * 10 + 3 * 20 + 1 * 60 + 1 * 180);
+}
+
 TEST(SweepScheduler, ComparesPointsByTheMeanOfTheirSeedsWhichGoOnTogether) {
   const SweepPlan plan = plan_of(6, 2, {10, kSteps});
   Scheduler scheduler(plan, {.factor = 3});
   // Point 1 has the best trial, point 2 the best mean.
+  EXPECT_EQ(scheduler.steps_left(), 6 * 10 + 2 * (kSteps - 10));
   const std::vector<double> scores = {5, 5, 0, 9, 4, 4};
   for (const double score : scores) {
     const auto next = scheduler.next_trial(0);
@@ -145,6 +135,29 @@ TEST(SweepScheduler, ComparesPointsByTheMeanOfTheirSeedsWhichGoOnTogether) {
   EXPECT_THAT(states(scheduler),
               ElementsAre("stopped0", "stopped0", "stopped0", "stopped0", "waiting1", "waiting1"));
   EXPECT_EQ(scheduler.steps_left(), 2 * (kSteps - 10));
+}
+
+// A trial's seconds are those of all its training: to earlier rungs, before a signal, by an earlier
+// process.
+TEST(SweepScheduler, AddsTheSecondsOfATrialsStretches) {
+  const SweepPlan plan = plan_of(2, 1, {10, kSteps});
+  Scheduler scheduler(plan, {.factor = 2});
+  scheduler.replay_result(
+      1, {.state = TrialState::kPaused, .step = 10, .val_loss = 2.0, .seconds = 8});
+  const auto first = scheduler.next_trial(0);
+  scheduler.finish(*first,
+                   {.state = TrialState::kPaused, .step = 10, .val_loss = 1.0, .seconds = 4});
+  const auto second = scheduler.next_trial(0);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->trial, 0U);
+  scheduler.add_part(0, 100, 2);
+  scheduler.give_back(*second);
+  EXPECT_EQ(scheduler.steps_left(), kSteps - 100);
+  EXPECT_EQ(scheduler.status()[0].last.seconds, 4 + 2);
+  scheduler.finish(*scheduler.next_trial(0),
+                   {.state = TrialState::kDone, .step = kSteps, .val_loss = 1.0, .seconds = 1});
+  EXPECT_EQ(scheduler.status()[0].last.seconds, 4 + 2 + 1);
+  EXPECT_EQ(scheduler.status()[1].last.seconds, 8);
 }
 
 TEST(SweepScheduler, AsynchronouslyNeverMoreThanTheShareGoesOnAndAtLeastOneToTheEnd) {

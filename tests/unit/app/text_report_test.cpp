@@ -71,16 +71,20 @@ RunSummary trial_of(const std::string& name, const std::string& lr, const std::s
 TEST(TextReport, OfTrialsIsATableTheBestFirst) {
   RunSummary diverged = trial_of("4", "0.3", "1", 0);
   diverged.last = diverged.best = {};
+  // What has come less far is no better for a loss that others had, too, at its step.
+  RunSummary stopped = trial_of("5", "0.1", "3", 2);
+  stopped.steps = 5;
   EXPECT_EQ(
-      trial_table(std::vector{trial_of("0", "0.1", "1", 5), diverged, trial_of("1", "0.1", "2", 3),
-                              trial_of("2", "0.20000000298", "1", 2),
+      trial_table(std::vector{stopped, trial_of("0", "0.1", "1", 5), diverged,
+                              trial_of("1", "0.1", "2", 3), trial_of("2", "0.20000000298", "1", 2),
                               trial_of("3", "0.20000000298", "2", 4)}),
       "  trial  matrix-lr  seed  steps    loss  held-out bits/byte  mean of seeds    best  time\n"
       "  2            0.2     1     10  3.0000              2.0000         3.0000  1.0000    2s\n"
       "  3            0.2     2     10  3.0000              4.0000         3.0000  3.0000    2s\n"
       "  1            0.1     2     10  3.0000              3.0000         4.0000  2.0000    2s\n"
       "  0            0.1     1     10  3.0000              5.0000         4.0000  4.0000    2s\n"
-      "  4            0.3     1     10  3.0000                   -              -       -    2s\n");
+      "  4            0.3     1     10  3.0000                   -              -       -    2s\n"
+      "  5            0.1     3      5  3.0000              2.0000         2.0000  1.0000    2s\n");
 }
 
 TEST(TextReport, SaysWhichHeldOutDataAreOthers) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/text_table.h"
+
 namespace muo {
 namespace {
 
@@ -38,6 +40,12 @@ TEST(ByteSize, IsWrittenAsItIsRead) {
   }
   EXPECT_EQ(to_text({.bytes = 1 << 30}), "1GiB");
   EXPECT_EQ(to_text({.bytes = 1500}), "1500");
+}
+
+TEST(SizeText, CountsInPowersOfTwo) {
+  EXPECT_EQ(size_text(1'500'000), "1.43 MiB");
+  EXPECT_EQ(size_text(10'000'000'000), "9536.74 MiB");
+  EXPECT_EQ(size_text(12'000'000'000), "11.18 GiB");
 }
 
 }  // namespace

@@ -5,14 +5,18 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <functional>
 #include <string>
+#include <vector>
 
+#include "support/failing_call.h"
 #include "support/files.h"
 
 namespace muo {
 namespace {
 
 namespace fs = std::filesystem;
+using test::FailingCall;
 using test::FullDisk;
 using test::read_file;
 using test::write_file;
@@ -45,8 +49,23 @@ TEST_F(DurableFiles, AFileIsReplacedAsAWholeOrNotAtAll) {
   }
   EXPECT_EQ(read_file(file_), "first");
   EXPECT_THAT(entries_of(root_), ElementsAre(file_));
+  for (const char* const function : {"fsync", "rename"}) {
+    const FailingCall call(function, 1);
+    EXPECT_THAT(error_of([&] { replace_file(file_, "second"); }), HasSubstr("Input/output error"));
+    EXPECT_EQ(read_file(file_), "first");
+    EXPECT_THAT(entries_of(root_), ElementsAre(file_));
+  }
   EXPECT_THAT(error_of([&] { replace_file(root_ / "none" / "file", ""); }),
               HasSubstr("No such file or directory"));
+}
+
+TEST_F(DurableFiles, AfterAShortWriteTheRestGoesOnBehindIt) {
+  const OutputFile file(file_, 0);
+  const std::string text = "0123456789abcde";
+  const FullDisk disk(10);
+  EXPECT_THAT(error_of([&] { file.write(0, std::as_bytes(std::span(text))); }),
+              HasSubstr("free space"));
+  EXPECT_EQ(read_file(file_), "0123456789");
 }
 
 TEST_F(DurableFiles, WhatCannotBeAppendedWholeIsTakenBack) {
@@ -93,6 +112,53 @@ TEST_F(DurableFiles, DirectoriesAreMadeAsFarAsTheyAreMissing) {
   write_file(file_, "");
   EXPECT_THAT(error_of([&] { make_directories(file_ / "b"); }),
               HasSubstr("cannot create " + file_.string() + ": Not a directory"));
+}
+
+TEST_F(DurableFiles, NoFailureOfTheDiskIsIgnored) {
+  struct Case {
+    const char* function;
+    int calls;
+    std::function<void(const fs::path& file)> act;  // on a file with a whole line and part of one
+  };
+  const auto append = [](const fs::path& file) {
+    AppendOnlyFile(file, AppendOnlyFile::Past::kWholeLines).sync();
+  };
+  const std::vector<Case> cases = {
+      {"fsync", 2, [](const fs::path& file) { replace_file(file, "new"); }},
+      {"rename", 1, [](const fs::path& file) { replace_file(file, "new"); }},
+      {"fallocate", 1, [](const fs::path& file) { OutputFile(file.string() + "2", 10); }},
+      {"fsync", 1, [](const fs::path& file) { OutputFile(file).sync(); }},
+      {"ftruncate", 1, append},
+      {"fdatasync", 1, append},
+      {"fsync", 1,
+       [](const fs::path& file) {
+         AppendOnlyFile(file.string() + "2", AppendOnlyFile::Past::kNone);
+       }},
+      {"fsync", 1, [](const fs::path& file) { sync_directory(file.parent_path()); }},
+      // The folder's own parent is synced, too.
+      {"fsync", 3, [](const fs::path& file) { make_directories(file.parent_path() / "a" / "b"); }}};
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    for (int n = 1; n <= cases[i].calls + 1; ++n) {
+      const test::TemporaryDirectory directory;
+      write_file(directory.path() / "file", "one\ntw");
+      const FailingCall call(cases[i].function, n);
+      const bool fails = n <= cases[i].calls;
+      EXPECT_THAT(error_of([&] { cases[i].act(directory.path() / "file"); }),
+                  HasSubstr(fails ? "Input/output error" : "no error"))
+          << i << ", " << n;
+      EXPECT_EQ(call.has_failed(), fails) << i << ", " << n;
+    }
+}
+
+TEST_F(DurableFiles, AFileSystemMayLackCalls) {
+  {
+    const FailingCall call("fallocate", 1, EOPNOTSUPP);
+    OutputFile(file_, 10);
+    EXPECT_EQ(fs::file_size(file_), 10U);
+  }
+  const FailingCall call("fsync", 1, EINVAL);
+  EXPECT_NO_THROW(sync_directory(root_));
+  EXPECT_TRUE(call.has_failed());
 }
 
 }  // namespace

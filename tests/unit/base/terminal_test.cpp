@@ -158,6 +158,12 @@ TEST(DurationText, UsesTwoUnits) {
   EXPECT_EQ(duration_text(std::numeric_limits<double>::infinity()), "?");
 }
 
+TEST(EtaText, TakesWhatIsLeftToGoOnAtTheSameRate) {
+  EXPECT_EQ(eta_text(30, 10, 20), "ETA 1m00s");
+  EXPECT_EQ(eta_text(0, 10, 20), "ETA 0s");
+  EXPECT_EQ(eta_text(30, 0, 20), "ETA ?");
+}
+
 TEST(CountText, HasThreeDigits) {
   EXPECT_EQ(count_text(950), "950");
   EXPECT_EQ(count_text(999.6), "1.00k");

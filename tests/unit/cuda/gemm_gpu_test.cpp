@@ -56,6 +56,13 @@ TEST_F(GemmOnGpu, MeasuresAProblemOnceAndLeavesItsTensorsAlone) {
   EXPECT_EQ(cuda::gemm_algorithms().size(), before + 2);
 }
 
+TEST(GemmMeasuring, RepeatsAProductForAMillisecondButAtMostAHundredTimes) {
+  EXPECT_EQ(cuda::measuring_repeats(3.0F), 1);
+  EXPECT_EQ(cuda::measuring_repeats(0.25F), 4);
+  EXPECT_EQ(cuda::measuring_repeats(0.0078125F), 100);  // else 128
+  EXPECT_EQ(cuda::measuring_repeats(0.0F), 100);
+}
+
 // Its handle is made and its kernel loaded then.
 TEST_F(GemmOnGpu, AProductMayFirstComeInACapture) {
   cuda::gemm_algorithms().set_measuring(false);

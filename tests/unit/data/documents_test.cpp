@@ -108,6 +108,15 @@ TEST(DocumentReader, KeepsToItsBatchesAndCountsInput) {
   }
   EXPECT_EQ(documents, 1000U);
   EXPECT_EQ(input, static_cast<std::int64_t>(lines.size()));
+  // Progress is measured in bytes on disk, also where files are compressed.
+  for (const auto& [name, bytes] :
+       {std::pair{"a.jsonl.gz", gzip(lines)}, {"a.txt.gz", gzip(lines)}}) {
+    DocumentReader packed(named({dir.write(name, bytes)}), {.batch_bytes = 1000});
+    input = 0;
+    while (packed.next(batch))
+      input += batch.input_bytes;
+    EXPECT_EQ(input, std::ssize(bytes)) << name;
+  }
 }
 
 TEST(DocumentReader, BoundsWhatLiesInMemory) {

@@ -15,9 +15,12 @@
 
 #include "base/check.h"
 #include "data/sampler.h"
+#include "support/eventually.h"
 
 namespace muo::data {
 namespace {
+
+using test::eventually;
 
 // Token i is i, so that a batch says where it was read.
 class Counting : public TokenData {
@@ -146,23 +149,8 @@ TEST(Loader, ResumesExactly) {
     EXPECT_EQ(values(loader.next().targets), whole[step]);
 }
 
-TEST(Loader, ABatchStaysUntouchedWhileItIsHeld) {
-  const Counting data(10'000);
-  const LoaderOptions options{.batch = 4, .seq_len = 32};
-  Rows rows(data, options);
-  const Slots slots(options, 2);
-  Loader loader(rows, options, slots.span());
-  for (int step = 0; step < 20; ++step) {
-    const Batch batch = loader.next();
-    const auto before = values(batch.inputs);
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the thread fills what it may
-    EXPECT_EQ(values(batch.inputs), before);
-    loader.release();
-  }
-}
-
 // Counts its reads.
-class Watched final : public Counting {
+class Watched : public Counting {
  public:
   using Counting::Counting;
   void read(std::int64_t begin, std::span<std::int32_t> out) const override {
@@ -172,6 +160,22 @@ class Watched final : public Counting {
   mutable std::atomic<std::int64_t> reads = 0;
 };
 
+TEST(Loader, ABatchStaysUntouchedWhileItIsHeld) {
+  const Watched data(10'000);
+  const LoaderOptions options{.batch = 4, .seq_len = 32};
+  Rows rows(data, options);
+  const Slots slots(options, 2);
+  Loader loader(rows, options, slots.span());
+  for (int step = 0; step < 20; ++step) {
+    const Batch batch = loader.next();
+    const auto before = values(batch.inputs);
+    // The thread fills the other slot.
+    EXPECT_TRUE(eventually([&] { return data.reads >= (step + 2) * options.batch; }));
+    EXPECT_EQ(values(batch.inputs), before);
+    loader.release();
+  }
+}
+
 TEST(Loader, ReadsAheadAsFarAsThereAreSlots) {
   const Watched data(10'000);
   const LoaderOptions options{.batch = 1, .seq_len = 32};
@@ -179,8 +183,7 @@ TEST(Loader, ReadsAheadAsFarAsThereAreSlots) {
   const Slots slots(options, 3);
   Loader loader(rows, options, slots.span());
   const auto settled = [&](std::int64_t reads) {
-    for (int i = 0; i < 5'000 && data.reads < reads; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(eventually([&] { return data.reads >= reads; }));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time for one too many
     return data.reads.load();
   };
@@ -198,9 +201,10 @@ class Breaking final : public Counting {
     if (reads_-- == 0) throw std::runtime_error("disk gone");
     Counting::read(begin, out);
   }
+  [[nodiscard]] bool is_broken() const { return reads_ < 0; }
 
  private:
-  mutable std::int64_t reads_;
+  mutable std::atomic<std::int64_t> reads_;
 };
 
 TEST(Loader, AnErrorOfTheThreadArrivesAfterTheBatchesBeforeIt) {
@@ -221,46 +225,45 @@ TEST(Loader, AnErrorOfTheThreadArrivesAfterTheBatchesBeforeIt) {
   }
 }
 
-// A read takes as long as the test wants.
-class Slow final : public Counting {
+class Slow final : public Watched {
  public:
-  using Counting::Counting;
+  using Watched::Watched;
   void read(std::int64_t begin, std::span<std::int32_t> out) const override {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    Counting::read(begin, out);
+    Watched::read(begin, out);
   }
 };
 
 TEST(Loader, EndsPromptlyInEveryState) {
-  const LoaderOptions large{.batch = 60'000, .seq_len = 2};  // a minute for one slot
+  const LoaderOptions large{.batch = 10'000, .seq_len = 2};  // ten seconds for a slot
   const Slow slow(1'000'000);
-  const Counting fast(1'000'000);
+  const Watched fast(1'000'000);
   const LoaderOptions small{.batch = 1, .seq_len = 2};
   const Slots large_slots(large, 2);
   const Slots small_slots(small, 2);
   Rows slow_rows(slow, large);
   Rows fast_rows(fast, small);
-  const auto start = std::chrono::steady_clock::now();
   { const Loader at_once(fast_rows, small, small_slots.span()); }
   {
     const Loader filling(slow_rows, large, large_slots.span());
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_TRUE(eventually([&] { return slow.reads > 0; }));
   }
+  EXPECT_LT(slow.reads, large.batch);
   {
     Loader holding(fast_rows, small, small_slots.span());
     static_cast<void>(holding.next());
   }
   {
+    fast.reads = 0;
     const Loader full(fast_rows, small, small_slots.span());
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_TRUE(eventually([&] { return fast.reads == 2; }));
   }
   {
     const Breaking broken(1'000, 0);
     Rows broken_rows(broken, small);
     const Loader failed(broken_rows, small, small_slots.span());
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_TRUE(eventually([&] { return broken.is_broken(); }));
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST(Loader, RefusesMisuse) {

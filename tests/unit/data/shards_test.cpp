@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "base/check.h"
 #include "base/philox.h"
 #include "data/document_index.h"
+#include "data/fingerprint.h"
 #include "unit/data/data_files.h"
 
 namespace muo::data {
@@ -129,6 +131,29 @@ TEST(Shards, LargeShardsAreMapped) {
   const auto path = dir.write("large.bin", shard_bytes(tokens));
   const Corpus corpus = open_corpus({.paths = {path}, .vocab_size = 65'536});
   EXPECT_TRUE(all_tokens(*corpus.train) + all_tokens(*corpus.val) == wide(tokens));
+}
+
+TEST(Shards, TheirFingerprintIsOfEveryToken) {
+  const TempDir dir;
+  const auto path = dir.write("a.bin", shard_bytes(ramp(60'000, 0)));
+  const Corpus corpus = open_corpus({.paths = {path}, .vocab_size = 65'536});
+  const Tokens tokens = all_tokens(*corpus.train);
+  ASSERT_GT(tokens.size(), 50'000U);
+  EXPECT_EQ(corpus.train_fingerprint, crc32(0, reinterpret_cast<const Bytef*>(tokens.data()),
+                                            static_cast<uInt>(tokens.size() * sizeof(tokens[0]))));
+}
+
+// Only 16 of its 20 blocks are read.
+TEST(FileFingerprint, OfALargeFileNoticesBothEnds) {
+  const TempDir dir;
+  const std::string text(20 << 16, 'x');
+  const std::uint32_t before = file_fingerprint(dir.write("a", text));
+  EXPECT_EQ(file_fingerprint(dir.write("b", text)), before);
+  for (const std::size_t at : {std::size_t{0}, text.size() - 1}) {
+    std::string other = text;
+    other[at] = 'y';
+    EXPECT_NE(file_fingerprint(dir.write("a", other)), before) << at;
+  }
 }
 
 TEST(Shards, TheLargestIdOfTheVocabularyIsInside) {

@@ -80,6 +80,11 @@ TEST(SplitPattern, CutsAsTokenizersAndTiktokenDo) {
           << lines[i]["by"] << ": " << lines[i]["pattern"] << ": " << texts[t];
 }
 
+TEST(SplitPattern, ReadsHexadecimalNumbersInBothCases) {
+  const Split split = read_split(R"(\xEA|\xea|\u00EB|\u00eb|[\x{EC}\U000000ed])", "test");
+  EXPECT_EQ(pieces_of(split, "êëìí"), (Pieces{"ê", "ë", "ì", "í"}));
+}
+
 TEST(SplitPattern, IsReadByPcre2AsByOniguruma) {
   std::vector<Split> known;
   for (const char* const name : {"gpt2", "gpt4", "gpt4o", "nanochat"})

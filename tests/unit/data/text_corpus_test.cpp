@@ -60,6 +60,12 @@ TEST(TextCorpus, EveryFileIsADocumentInTheOrderOfPathBytes) {
               AllOf(HasSubstr("8 files"), HasSubstr("14 tokens to train on, 7 held out")));
 }
 
+TEST(TextCorpus, SaysItsSizeInPowersOfTen) {
+  const TempDir dir;
+  const Corpus corpus = open_corpus({.paths = {dir.write("a", std::string(1'500'000, 'a'))}});
+  EXPECT_THAT(corpus.description, HasSubstr("1.5 MB"));
+}
+
 TEST(TextCorpus, NamedPathsKeepTheirOrder) {
   const TempDir dir;
   const auto b = dir.write("b", "first");

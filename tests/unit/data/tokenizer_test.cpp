@@ -334,8 +334,7 @@ TEST(TokenizerJson, CutsBeforeAndBehindAddedTokensAsInTextsOfTheirOwn) {
   own.replace(at, json.find('"', at) - at, R"((?<=>)a|.)");
   const BpeTokenizer tokenizer(read_tokenizer_json(own, "json"), "json");
   EXPECT_FALSE(tokenizer.cuts_text());
-  const Ids ids = encode(tokenizer, "<|bos|>a b");
-  EXPECT_EQ(ids, (Ids{700, 'a', ' ', 'b'}));
+  EXPECT_EQ(encode(tokenizer, "<|bos|>a b<|bos|>c"), (Ids{700, 'a', ' ', 'b', 700, 'c'}));
 }
 
 TEST(TokenizerJson, RefusesAddedTokensThatOverlapWithSpecialOnes) {

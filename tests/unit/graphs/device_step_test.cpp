@@ -3,10 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <atomic>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -17,6 +16,7 @@
 #include "runtime/plugin.h"
 #include "support/environment.h"
 #include "support/errors.h"
+#include "support/eventually.h"
 #include "support/kernel_stream.h"
 #include "support/sum_order.h"
 #include "support/tolerance.h"
@@ -284,7 +284,8 @@ TEST(DeviceStep, AKernelsFirstUseBesideACollectiveDoesNotWaitForIt) {
                      .plugin = on_gpu.devices.plugin,
                      .ranks_per_device = 2,
                      .communicator = CommunicatorKind::kPeer});
-  group.run([](RankContext& rank) {
+  std::atomic<bool> launched = false;
+  group.run([&](RankContext& rank) {
     const auto memory = rank.device.allocate(64, "values");
     const Tensor sums{memory->data(), {8}, DType::kF32, rank.rank};
     const Tensor rounded{memory->data() + 32, {8}, DType::kBF16, rank.rank};
@@ -292,11 +293,12 @@ TEST(DeviceStep, AKernelsFirstUseBesideACollectiveDoesNotWaitForIt) {
         rank.comm.capture([&] { rank.communicator.all_reduce(rank.comm, 1, sums, sums); });
     rank.barrier.arrive();
     if (rank.rank == 1) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      EXPECT_TRUE(test::eventually([&] { return launched.load(); }));
       cast(rank.compute, {.y = rounded, .x = sums});
       rank.compute.synchronize();
     }
     rank.comm.launch(*graph);
+    launched = true;
     rank.comm.synchronize();
     rank.communicator.check();
   });

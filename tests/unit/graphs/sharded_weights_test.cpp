@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graphs/run_state.h"
+#include "support/drawn.h"
 #include "support/sanitized.h"
 #include "support/toy_training.h"
 
@@ -28,10 +29,12 @@ std::string text(const ToyTraining& run) {
 
 // Of whatever the same gradients are reduced: once, or in every micro-step.
 TEST(ShardedWeights, AreBitwiseReplicas) {
+  test::Drawn drawn(5);
   for (const int world : test::kSanitized ? std::vector{3} : std::vector{1, 2, 3, 4, 5})
     for (const optim::Strategy& strategy : optim::strategy_list()) {
       if (strategy.most < optim::Shard::kWeights) continue;
       for (const bool bf16 : {false, true}) {
+        if (!drawn.runs_next()) continue;
         const ToyTraining run{.world = world,
                               .strategy = std::string(strategy.name),
                               .gather = bf16 ? "simple" : "pipelined",
@@ -47,9 +50,11 @@ TEST(ShardedWeights, AreBitwiseReplicas) {
 }
 
 TEST(ShardedWeights, AreBitwiseReplicasInAnyOrderAndInSeveralGraphs) {
+  test::Drawn drawn(5);
   for (const std::string_view strategy :
        {"balanced", "parallel", "ns_replicated", "all_to_all", "layerwise", "stacked"})
     for (const std::int64_t accumulation : {1, 2, 20}) {
+      if (!drawn.runs_next()) continue;
       ToyTraining run{.world = 3,
                       .strategy = std::string(strategy),
                       .accumulation = accumulation,
@@ -68,7 +73,7 @@ TEST(ShardedWeights, AreBitwiseReplicasInAnyOrderAndInSeveralGraphs) {
 }
 
 TEST(ShardedWeights, KeepTheirMastersInTwoHalves) {
-  for (const std::string strategy : {"balanced", "parallel", "ns_replicated"}) {
+  for (const std::string strategy : {"balanced", "parallel", "ns_replicated", "layerwise"}) {
     const ToyTraining run{
         .world = 3, .strategy = strategy, .steps = 4, .nanochat_bf16 = true, .lean = true};
     const ToyCurves got = test::train(sharding(run, "weights"));

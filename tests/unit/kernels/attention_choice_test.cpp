@@ -224,6 +224,8 @@ TEST(AttentionChoice, IsDescribedInOneLine) {
   size.dtype = DType::kF32;
   EXPECT_EQ(choose(size).text(), "own kernels in fp32 (tensors are fp32)");
   EXPECT_EQ(describe(choose(d12(16)).forward, nullptr), "cuDNN");
+  EXPECT_EQ(describe(choose(d12(4), "it does not load").forward, nullptr),
+            "own kernels on tensor cores (it does not load)");
 }
 
 // In the place of a device's, for its life.

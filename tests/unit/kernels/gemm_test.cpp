@@ -61,7 +61,7 @@ Reference multiply(const Case& s, const std::vector<double>& a, const std::vecto
           magnitude += std::abs(term);
         }
         const auto o = static_cast<std::size_t>((l * s.m + i) * s.n + j);
-        const double old = s.c == Case::C::kAbsent ? 0.0 : double{s.beta} * c[o];
+        const double old = s.c == Case::C::kAbsent || s.beta == 0 ? 0.0 : double{s.beta} * c[o];
         out.value[o] = double{s.alpha} * sum + old;
         out.magnitude[o] = std::abs(double{s.alpha}) * magnitude + std::abs(old) + 1e-30;
       }
@@ -83,9 +83,10 @@ void expect_agrees(const Case& s) {
   const HostTensor b =
       random_tensor(s.transpose_b ? shape_of(s, s.n, s.k) : shape_of(s, s.k, s.n), "b")
           .rounded(s.in);
-  const HostTensor c = random_tensor(shape_of(s, s.m, s.n), "c").rounded(s.out);
   HostTensor unset(shape_of(s, s.m, s.n));  // what d held does not matter
   std::ranges::fill(unset.values(), std::numeric_limits<float>::quiet_NaN());
+  const HostTensor c =
+      (s.beta == 0 ? unset.copy() : random_tensor(shape_of(s, s.m, s.n), "c")).rounded(s.out);
   const HostTensor d = s.c == Case::C::kIsD ? c.copy() : unset.rounded(s.out);
   const Reference want = multiply(s, a.doubles(), b.doubles(), c.doubles());
   gemm(stream, {.d = d,
@@ -129,7 +130,8 @@ TEST(GemmOfFewRows, AgreesWithFloat64) {
       for (const std::int64_t n : {1, 4, 35})
         for (const std::int64_t k : {1, 16, 133})
           for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate})
-            expect_agrees({1, m, n, k, false, true, 1.5F, 0.75F, c, in, out, true});
+            for (const float beta : {0.0F, 0.75F})
+              expect_agrees({1, m, n, k, false, true, 1.5F, beta, c, in, out, true});
 }
 
 // So that a sample does not depend on what else is sampled.

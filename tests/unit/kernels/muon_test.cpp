@@ -182,7 +182,7 @@ TEST(MuonScale, AgreesWithDoubleAndKeepsTheNorm) {
         double before = 0;
         double after = 0;
         for (std::size_t i = 0; i < length; ++i) {
-          s[i] += (1 - static_cast<double>(0.9F)) * (q[i] - s[i]);
+          s[i] += (1 - static_cast<double>(0.95F)) * (q[i] - s[i]);
           before += n * q[i];
           after += n * q[i] / std::max(s[i], 1e-10);
         }

@@ -1,4 +1,5 @@
 // A row that is decoded position by position, from a cache, has the logits of the whole pass.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "model/gpt.h"
 #include "model/kv_cache.h"
+#include "support/errors.h"
 #include "support/heap_arena.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
@@ -215,6 +217,19 @@ TEST(ExtrasDecode, LogitsAreThoseOfTheWholePass) {
       EXPECT_LE(test::relative_error(Model(of, dtype).cached(), want), tolerance(of, dtype, want))
           << of.name << ", " << name_of(dtype);
     }
+}
+
+TEST(ExtrasDecode, RefusesDocumentsWithoutTheirStarts) {
+  GptConfig config = small();
+  config.document_token = kDocumentToken;
+  test::HeapArena arena;
+  const Gpt gpt(config, {.b = 1, .t = 1, .backward = false, .logits = true, .decode = true},
+                make_rotary_tables(config, config.seq_len, arena), "", arena);
+  test::KernelStream stream;
+  const KvCache cache(config, 1, "", arena);
+  const WeightSource none{.weights = {}, .before_use = [](std::size_t) { MUO_FAIL("read"); }};
+  EXPECT_THAT(test::message_of<Error>([&] { gpt.decode(stream, none, {}, cache); }),
+              ::testing::HasSubstr("decode of documents without their starts"));
 }
 
 // The comparison above would see angles that are off by a thousandth of the base.

@@ -121,6 +121,13 @@ TEST(WeightSchedule, GathersAgainForBackwardWhatIsNotThere) {
   }
 }
 
+// Embedding and head; of each layer six matrices, and of every other one a gate and a table.
+TEST(WeightSchedule, CountsACollectiveForEachWeight) {
+  const std::vector<ParamSpec> params = gpt();
+  const WeightSchedule schedule = make_weight_schedule(sharded(params, 4, "parallel"), params);
+  EXPECT_EQ(schedule.collectives(schedule.forward), 2 + kLayers * 6 + kLayers / 2 * 2);
+}
+
 TEST(WeightSchedule, HasNothingToGatherOfReplicas) {
   const std::vector<ParamSpec> params = gpt();
   const WeightSchedule schedule =

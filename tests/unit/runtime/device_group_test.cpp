@@ -178,7 +178,11 @@ TEST(DeviceGroup, ASlowRootCauseBeatsTheFailuresItProvokes) {
         throw Error("first cause");
       } catch (const Error&) {
         rank.barrier.break_all();
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        const auto until_the_group_has_failed = [&] {
+          for (;;)
+            rank.progress.enter("a wait for the other rank");
+        };
+        EXPECT_THROW(until_the_group_has_failed(), PeerFailed);
         throw;
       }
     });

@@ -19,8 +19,10 @@
 #include "base/check.h"
 #include "runtime/device_group.h"
 #include "runtime/mpi/mpi_plugin.h"
+#include "runtime/plugin_entry.h"
 #include "stand_ins/mpi/mpi_stand_in.h"
 #include "support/errors.h"
+#include "support/eventually.h"
 #include "support/split_world.h"
 #include "unit/runtime/every_collective.h"
 
@@ -30,6 +32,7 @@ namespace muo {
 namespace {
 
 using test::Bytes;
+using test::eventually;
 using test::message_of;
 using test::MpiStandIn;
 using testing::ElementsAre;
@@ -133,11 +136,14 @@ TEST(MpiExchange, AnAbortReleasesWhoWaitsAndWhoComesLater) {
     if (process == 1) return;
     const std::array<ProcessExchange::Receive, 1> receives = {{{1, in}}};
     {
+      RankProgress progress;
+      const RankProgress::Thread thread(progress, "a test");
       const std::jthread other([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        EXPECT_TRUE(eventually([&] { return progress.view().activity == Activity::kPeers; }));
         exchange->abort();
         exchange->abort();
       });
+      const RankProgress::Scope waiting(Activity::kPeers);
       EXPECT_THROW(exchange->exchange({}, receives), PeerFailed);
     }
     EXPECT_THROW(exchange->exchange({}, {}), PeerFailed);
@@ -154,11 +160,7 @@ TEST(MpiExchange, ARankOfAGroupThatHasFailedWaitsNoLonger) {
   on_every_process(mpi, 2, [&](int process) {
     const std::unique_ptr<ProcessExchange> exchange = make(process, 2);
     if (process == 1) {
-      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-      while (progress.view().activity != Activity::kPeers &&
-             std::chrono::steady_clock::now() < limit)
-        std::this_thread::yield();
-      EXPECT_EQ(progress.view().activity, Activity::kPeers);
+      EXPECT_TRUE(eventually([&] { return progress.view().activity == Activity::kPeers; }));
       return progress.stop();
     }
     const RankProgress::Thread thread(progress, "a test");
@@ -206,6 +208,16 @@ TEST(MpiExchange, ProcessesThatMpirunDidNotStartAsSuchAreRefused) {
   mpi.set_thread_level(MPI_THREAD_FUNNELED);
   const MpiStandIn::Thread thread(mpi, 0);
   EXPECT_THAT(message_of<InputError>([] { make(0, 1); }), HasSubstr("MPI_THREAD_SERIALIZED"));
+}
+
+TEST(Plugin, OfAnotherVersionIsNotUsed) {
+  const MpiPlugin* (*const older)() = [] {
+    static const MpiPlugin plugin = {.version = kPluginVersion - 1};
+    return &plugin;
+  };
+  EXPECT_EQ(of_this_build<MpiPlugin>(nullptr), nullptr);
+  EXPECT_EQ(of_this_build(older), nullptr);
+  EXPECT_EQ(of_this_build(&muograph_mpi_plugin), muograph_mpi_plugin());
 }
 
 TEST(MpiExchange, StartsOnce) {

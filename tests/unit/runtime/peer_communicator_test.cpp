@@ -14,6 +14,7 @@
 #include "runtime/device_group.h"
 #include "support/environment.h"
 #include "support/errors.h"
+#include "support/eventually.h"
 #include "support/sanitized.h"
 
 namespace muo {
@@ -275,13 +276,12 @@ void expect_release(std::int64_t size) {
       const auto graph =
           rank.comm.capture([&] { rank.communicator.all_reduce(rank.comm, 7, x, x); });
       if (rank.rank == kOdd) {
-        while (waiting < kWorld - 1)
-          std::this_thread::yield();
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        EXPECT_TRUE(test::eventually([&] { return waiting == kWorld - 1; }));
         throw Error("out of paper");
       }
+      rank.comm.launch(*graph);
       ++waiting;
-      replay(rank.comm, *graph);
+      rank.comm.synchronize();
       const std::int64_t sent = rank.communicator.bytes_sent();
       replay(rank.comm, *graph);  // leaves at once
       const std::string own = message_of<PeerFailed>([&] { rank.communicator.check(); });

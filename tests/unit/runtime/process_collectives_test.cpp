@@ -3,21 +3,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "runtime/device_group.h"
 #include "runtime/host/host_communicator.h"
+#include "runtime/rank_progress.h"
 #include "support/errors.h"
+#include "support/eventually.h"
 #include "support/split_world.h"
 #include "support/tensors.h"
 #include "unit/runtime/every_collective.h"
@@ -185,21 +187,33 @@ TEST(ProcessCollectives, AMispairedOneIsTheSameErrorOnEveryRankOfEveryProcess) {
 }
 
 TEST(ProcessCollectives, OnlyTheRootOfAReduceNeedsToKnowWhatItIsReducedInto) {
+  const std::vector<std::vector<float>> values = {{1, 256}, {2, 0}, {3, 1}};
   SplitWorld world({1, 2});
-  world.run([](RankContext& rank) {
-    const HostTensor in({4}, DType::kBF16), wide({4});
+  world.run([&](RankContext& rank) {
+    const HostTensor in =
+        HostTensor({2}, values[static_cast<std::size_t>(rank.rank)]).rounded(DType::kBF16);
+    const HostTensor wide({2});
     rank.communicator.reduce(rank.comm, 1, rank.rank == 1 ? wide.tensor() : Tensor{}, in, 1);
+    rank.comm.synchronize();
+    if (rank.rank == 1) {
+      EXPECT_THAT(wide.values(), testing::ElementsAre(6, 257));  // which bf16 has not
+    }
   });
 }
 
 TEST(ProcessCollectives, AnAbortReleasesWhoWaitsForAnotherProcess) {
   SplitWorld world({2, 1});
   std::atomic<int> released = 0;
+  std::array<std::atomic<const RankProgress*>, 2> progress = {};
+  const auto waits = [](const RankProgress* rank) {
+    return rank != nullptr && rank->view().activity == Activity::kPeers;
+  };
   const auto body = [&](RankContext& rank) {
     if (rank.rank == 2) {  // never enters
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      EXPECT_TRUE(test::eventually([&] { return std::ranges::all_of(progress, waits); }));
       return world.abort();
     }
+    progress.at(static_cast<std::size_t>(rank.rank)) = &rank.progress;
     const HostTensor t({4});
     EXPECT_THROW(rank.communicator.all_reduce(rank.comm, 1, t, t), PeerFailed);
     ++released;

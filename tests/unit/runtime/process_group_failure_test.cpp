@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <array>
 #include <atomic>
@@ -12,6 +13,7 @@
 #include "runtime/comm/group_frame.h"
 #include "runtime/comm/process_group.h"
 #include "support/errors.h"
+#include "support/eventually.h"
 #include "unit/runtime/process_world.h"
 
 namespace muo {
@@ -21,6 +23,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::ChildProcess;
 using test::connect_to_port;
+using test::eventually;
 using test::free_port;
 using test::message_of;
 using test::options_of;
@@ -71,18 +74,19 @@ TEST(ProcessGroupFailure, TheFirstOneOfTheWorldCounts) {
       group.on_failure({});
       group.fail("the second", 2);
     }
-    std::this_thread::sleep_for(milliseconds(30));
     group.meet(kRun, "a meeting");
   });
   EXPECT_THAT(outcomes, Each("PeerFailed: the first"));
 }
 
-// A process may report one that is not the first to reach process 0: then it hears of that.
+// Only the first to reach process 0 counts: the two processes that it is not of receive it.
 TEST(ProcessGroupFailure, OfTwoAtOnceAllEndWithTheSame) {
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < 10 && !HasFailure(); ++round) {
+    std::atomic<int> received = 0;
     const auto outcomes = run_world(3, [&](ProcessGroup& group) {
+      group.on_failure([&](const std::string&, int) { ++received; });
       group.fail(concat("failure of ", group.process()), 3);
-      std::this_thread::sleep_for(milliseconds(50));
+      EXPECT_TRUE(eventually([&] { return received >= 2; }));
       group.meet(kRun, "a meeting");
     });
     EXPECT_THAT(outcomes, Each(outcomes[0]));
@@ -230,22 +234,21 @@ TEST(ProcessGroupFailure, AProcessThatIsSilentIsNamed) {
 
 TEST(ProcessGroupFailure, TimeInWhichTheProcessesAreStoppedIsNoSilence) {
   const int port = free_port();
+  auto& meetings = test::shared_with_children<std::atomic<int>>();
+  auto& over = test::shared_with_children<std::atomic<bool>>();
   const auto run = [&](int process) {
-    return [=] {
+    return [&, process] {
       ProcessGroupOptions options = options_of(process, 2, port);
       options.silence = milliseconds(400);
       ProcessGroup group(options);
-      const auto end = std::chrono::steady_clock::now() + milliseconds(1300);
-      std::string value = "go on";
-      while (value == "go on")
-        value = group.from_first(kRun, "whether to go on", [&] {
-          return std::chrono::steady_clock::now() < end ? "go on" : "end";
-        });
+      const auto make = [&] { return ++meetings, over ? "yes" : "no"; };
+      while (group.from_first(kRun, "whether it is over", make) == "no") {
+      }
       group.leave();
     };
   };
   ChildProcess first(run(0)), second(run(1));
-  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_TRUE(eventually([&] { return meetings > 0; }));
   first.stop();
   std::this_thread::sleep_for(milliseconds(60));  // the second reads all that the first has sent
   second.stop();
@@ -253,6 +256,7 @@ TEST(ProcessGroupFailure, TimeInWhichTheProcessesAreStoppedIsNoSilence) {
   second.go_on();
   std::this_thread::sleep_for(milliseconds(60));
   first.go_on();
+  over = true;
   EXPECT_EQ(first.wait(), 0);
   EXPECT_EQ(second.wait(), 0);
 }
@@ -266,31 +270,33 @@ TEST(ProcessGroupFailure, AStoppedProcessThatIsSentMuchKeepsTheOthersFromNothing
     MUO_CHECK(value == large);
     group.leave();
   });
-  std::atomic<bool> others_have_it = false;
   const auto outcomes =
       run_groups({options_of(0, 3, port), options_of(2, 3, port)}, [&](ProcessGroup& group) {
         EXPECT_TRUE(group.from_first(kRun, "a value", [&] {
           child.stop();
           return large;
         }) == large);
-        if (!group.is_first()) {
-          child.go_on();
-          others_have_it = true;
-        }
+        if (!group.is_first()) child.go_on();
         group.leave();
       });
   EXPECT_THAT(outcomes, Each(IsEmpty()));
   EXPECT_EQ(child.wait(), 0);
 }
 
+std::vector<GroupFrame> frames_until_the_end(FrameConnection& connection) {
+  std::vector<GroupFrame> frames;
+  while (connection.receive(frames) == FrameConnection::State::kOpen) {
+    pollfd socket = {.fd = connection.number(), .events = POLLIN, .revents = 0};
+    MUO_CHECK(::poll(&socket, 1, 20'000) == 1, "nothing for 20 s, and no end");
+  }
+  return frames;
+}
+
 // What process 0 answers to a hello, until it ends the connection.
 std::vector<GroupFrame> answers_to(int port, const std::string& payload) {
   FrameConnection connection(connect_to_port(port));
   connection.send({.type = GroupFrame::Type::kHello, .payload = payload});
-  std::vector<GroupFrame> frames;
-  while (connection.receive(frames) == FrameConnection::State::kOpen)
-    std::this_thread::sleep_for(milliseconds(5));
-  return frames;
+  return frames_until_the_end(connection);
 }
 
 TEST(ProcessGroupStrangers, AreTurnedAwayAndKeepNobodyWaiting) {
@@ -344,12 +350,9 @@ TEST(ProcessGroupStrangers, ThatSayNothingAreNotKept) {
   const auto outcomes = run_groups({first, options_of(1, 2, port)}, [&](ProcessGroup& group) {
     if (!group.is_first()) {
       FrameConnection connection(connect_to_port(port));
-      std::vector<GroupFrame> frames;
       const auto start = std::chrono::steady_clock::now();
-      while (connection.receive(frames) == FrameConnection::State::kOpen)
-        std::this_thread::sleep_for(milliseconds(5));
+      EXPECT_THAT(frames_until_the_end(connection), IsEmpty());
       EXPECT_GT(std::chrono::steady_clock::now() - start, milliseconds(250));
-      EXPECT_THAT(frames, IsEmpty());
     }
     group.leave();
   });

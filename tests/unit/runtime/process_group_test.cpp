@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <latch>
@@ -12,27 +16,34 @@
 
 #include "runtime/comm/frame_connection.h"
 #include "runtime/comm/group_frame.h"
+#include "runtime/comm/group_handshake.h"
 #include "runtime/comm/tcp_socket.h"
 #include "runtime/interruption.h"
 #include "runtime/rank_progress.h"
 #include "support/errors.h"
+#include "support/eventually.h"
 #include "unit/runtime/process_world.h"
 
 namespace muo {
 namespace {
 
 using std::chrono::milliseconds;
+using test::connect_to_port;
+using test::eventually;
 using test::free_port;
 using test::message_of;
 using test::options_of;
+using test::options_of_all;
 using test::outcome_of;
 using test::run_groups;
 using test::run_world;
 using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
+using testing::Ge;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Le;
 using testing::StartsWith;
 
 constexpr Channel kRun = Channel::kRun, kSaves = Channel::kSaves;
@@ -142,6 +153,42 @@ TEST(ProcessGroup, ALargeMessageArrivesWhole) {
       HasSubstr("to_first(\"values\") of 67108864 bytes"));
 }
 
+// It takes several times the silence: one byte is sent for each beat of process 0.
+TEST(ProcessGroup, AMessageThatComesSlowlyIsNoSilence) {
+  ProcessGroupOptions options = options_of(0, 2, free_port());
+  options.beat = milliseconds(10);
+  options.silence = milliseconds(500);
+  std::string outcome;
+  std::jthread first([&] {
+    outcome = outcome_of([&] {
+      ProcessGroup group(options);
+      EXPECT_THAT(group.to_first(kRun, "values", "mine"),
+                  ElementsAre("mine", std::string(80, 'x')));
+      group.leave();
+    });
+  });
+  FileDescriptor socket;
+  while (!socket)
+    socket = connect_to_port(options.port);
+  FrameConnection connection(std::move(socket));
+  connection.send({.type = GroupFrame::Type::kHello,
+                   .payload = encode(GroupHello{
+                       .token = options.token, .process = 1, .processes = 2, .member = {}})});
+  std::string wire = to_wire({.type = GroupFrame::Type::kMeeting,
+                              .site = "to_first(\"values\")",
+                              .payload = std::string(80, 'x')});
+  std::vector<GroupFrame> frames;
+  pollfd readable = {.fd = connection.number(), .events = POLLIN, .revents = 0};
+  while (::poll(&readable, 1, -1) == 1 && !wire.empty() &&
+         connection.receive(frames) == FrameConnection::State::kOpen)
+    for (; !frames.empty() && !wire.empty(); frames.pop_back(), wire.erase(0, 1))
+      EXPECT_EQ(::send(connection.number(), wire.data(), 1, MSG_NOSIGNAL), 1);
+  connection.send({.type = GroupFrame::Type::kBye});
+  connection.finish();
+  first.join();
+  EXPECT_EQ(outcome, "");
+}
+
 TEST(ProcessGroup, MeetingsThatAreNotTheSameEndWithBothSitesAndProcesses) {
   using test::Body;
   const auto value = [] { return std::string("value"); };
@@ -191,10 +238,18 @@ TEST(ProcessGroup, LeavesInAnyOrderAndThenNobodyIsMissed) {
   for (const int last : {0, 1, 2}) {
     std::atomic<int> leaving = 0;
     std::atomic<bool> told = false;
+    std::array<RankProgress, 3> progress;
+    const auto works = [](const RankProgress& rank) {
+      return rank.view().activity == Activity::kWork;
+    };
     const auto outcomes = run_world(3, [&](ProcessGroup& group) {
+      const RankProgress::Thread thread(progress.at(static_cast<std::size_t>(group.process())), "");
       group.on_failure([&](const std::string&, int) { told = true; });
       group.meet(kRun, "the end");
-      std::this_thread::sleep_for(milliseconds(group.process() == last ? 60 : 0));
+      if (group.process() == last) {
+        EXPECT_TRUE(eventually(
+            [&] { return leaving == 2 && std::ranges::count_if(progress, works) == 1; }));
+      }
       ++leaving;
       group.leave();
       EXPECT_EQ(leaving, 3);
@@ -229,6 +284,72 @@ TEST(ProcessGroup, WhoWaitsIsSeenToWaitForPeersAndComesBackWhenItsRankIsStopped)
     group.leave();
   });
   EXPECT_THAT(outcomes, Each(IsEmpty()));
+}
+
+// The next value in process 0.
+milliseconds idle_time_after(ProcessGroup& group, milliseconds before) {
+  milliseconds idle = before;
+  while (idle == before) {
+    std::this_thread::yield();
+    idle = group.share_idle_time(milliseconds(0));
+  }
+  return idle;
+}
+
+// The least grows in each round, by a beat of the process that has it and of no other.
+TEST(ProcessGroup, IdleTimeIsTheLeastOfTheOtherProcesses) {
+  for (const int least : {1, 2}) {
+    std::vector<ProcessGroupOptions> options = options_of_all(3, free_port());
+    for (ProcessGroupOptions& option : options)
+      option.beat = milliseconds(2);
+    const auto outcomes = run_groups(options, [&](ProcessGroup& group) {
+      for (int round = 1; round <= 20; ++round) {
+        group.meet(kRun, "a round");
+        if (group.is_first()) {
+          EXPECT_EQ(idle_time_after(group, milliseconds(round - 1)), milliseconds(round));
+        } else {
+          const milliseconds idle(group.process() == least ? round : 1000 + round);
+          EXPECT_EQ(group.share_idle_time(idle), milliseconds(0));
+        }
+      }
+      group.meet(kRun, "the end");  // who has left does not count
+      group.leave();
+    });
+    EXPECT_THAT(outcomes, Each(IsEmpty()));
+  }
+}
+
+// Process 0 measures silence in the same running time as its own beats, so their number does not
+// depend on the machine's load: a beat comes after its time, and before twice that.
+TEST(ProcessGroup, ASilentPeerIsAFailureAfterTheTimeThatIsSet) {
+  constexpr int kBeats = 10;
+  ProcessGroupOptions first = options_of(0, 2, free_port());
+  first.beat = milliseconds(5);
+  first.silence = kBeats * first.beat;
+  std::vector<GroupFrame> frames;
+  std::jthread silent([&] {
+    const GroupHello hello{
+        .token = first.token, .process = 1, .processes = 2, .member = {.host = "node-b"}};
+    EXPECT_EQ(outcome_of([&] {
+                JoinedGroup joined = join_group(first.address, first.port, hello, first.patience);
+                frames = std::move(joined.frames);
+                pollfd input = {.fd = joined.connection.number(), .events = POLLIN, .revents = 0};
+                do
+                  ::poll(&input, 1, -1);
+                while (joined.connection.receive(frames) == FrameConnection::State::kOpen);
+              }),
+              "");
+  });
+  EXPECT_THAT(outcome_of([&] {
+                ProcessGroup group(first);
+                EXPECT_EQ(group.processes_here(), 1);
+                group.meet(kRun, "a meeting");
+              }),
+              StartsWith("PeerFailed: no sign of life from process 1 (rank 1, on node-b"));
+  silent.join();
+  const auto beats = std::ranges::count(frames, GroupFrame::Type::kBeat, &GroupFrame::type);
+  EXPECT_THAT(beats, AllOf(Ge(1 + kBeats / 2), Le(1 + kBeats + 2)));   // the first one is a welcome
+  EXPECT_EQ(ProcessGroupOptions().silence, std::chrono::seconds(20));  // docs/cluster.md
 }
 
 // Those who gave a meeting up have held it: what others make of it does not count for the next.

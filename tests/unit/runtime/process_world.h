@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <functional>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -118,5 +120,14 @@ class ChildProcess {
  private:
   pid_t pid_;
 };
+
+// A value that this process shares with the ChildProcesses that are made after it. It stays.
+template <class T>
+T& shared_with_children() {
+  void* const memory =
+      ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  MUO_CHECK(memory != MAP_FAILED);
+  return *new (memory) T();
+}
 
 }  // namespace muo::test
