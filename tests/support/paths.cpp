@@ -1,13 +1,33 @@
 #include "support/paths.h"
 
 #include <cstdlib>
+#include <filesystem>
+
+#include "support/files.h"
 
 namespace muo::test {
+namespace {
+
+// The folder, or a link named `name` to it where a shell would not take its path for one word.
+std::string one_word(const std::string& path, const char* name) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-";
+  if (path.find_first_not_of(kPlain) == std::string::npos) return path;
+  static const TemporaryDirectory links;
+  const std::filesystem::path link = links.path() / name;
+  if (!std::filesystem::is_symlink(link)) std::filesystem::create_directory_symlink(path, link);
+  return link;
+}
+
+}  // namespace
 
 std::string source_directory() {
   const char* elsewhere = std::getenv("MUO_TEST_SOURCES");  // NOLINT(concurrency-mt-unsafe)
-  return elsewhere == nullptr ? MUO_SOURCE_DIR : elsewhere;
+  return one_word(elsewhere == nullptr ? MUO_SOURCE_DIR : elsewhere, "sources");
 }
-std::string program() { return MUO_PROGRAM; }
+std::string program() {
+  const std::filesystem::path path = MUO_PROGRAM;  // beside which are its libraries
+  return one_word(path.parent_path(), "build") + "/" + path.filename().native();
+}
 
 }  // namespace muo::test

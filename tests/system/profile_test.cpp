@@ -98,7 +98,7 @@ std::vector<Timeline> record(const std::string& options, const std::string& agai
       "--devices 2 --total-batch-size 256 --sample-every -1 --backend host --replicas own " +
       options + (options.find("--eval-every") == std::string::npos ? " --eval-every -1" : "");
   const std::string recorder =
-      "NVTX_INJECTION64_PATH=" + kRecorder + " NVTX_RECORDER_FILE=" + events;
+      "NVTX_INJECTION64_PATH='" + kRecorder + "' NVTX_RECORDER_FILE=" + events;
   const std::string three = run + " --num-iterations 3";
   if (!again.empty() && test::run_program(three).code != 0) throw Error("the first run failed");
   const test::Outcome outcome =
