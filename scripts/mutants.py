@@ -111,26 +111,23 @@ def builds_of(mutants):
 def plant(mutants):
     """Makes TREE this tree with the mutants in it. Files that stay as they are keep their times, for ninja."""
     names = run("git", "-C", ROOT, "ls-files", "-z", "-co", "--exclude-standard").stdout.split("\0")
-    wanted = {"muo_mutant.h"}
-    for name in filter(None, names):
-        source, target = ROOT / name, TREE / name
-        if not source.is_file():
-            continue
-        wanted.add(name)
-        content, mode = source.read_bytes(), source.stat().st_mode
+    wanted = {TREE / "muo_mutant.h": (HEADER.encode(), 0o644)}
+    for source in (ROOT / name for name in names if name and (ROOT / name).is_file()):
+        name, content = source.relative_to(ROOT).as_posix(), source.read_bytes()
         here = sorted((one for one in mutants if one.file == name), key=lambda one: -one.begin)
         if here:
             text = content.decode()
             for one in here:
                 text = text[:one.begin] + one.text() + text[one.end:]
             content = f'#include "{TREE}/muo_mutant.h"\n#line 1\n{text}'.encode()
+        wanted[TREE / name] = content, source.stat().st_mode
+    for target, (content, mode) in wanted.items():
         if not target.is_file() or target.read_bytes() != content:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
             target.chmod(mode)
-    (TREE / "muo_mutant.h").exists() or (TREE / "muo_mutant.h").write_text(HEADER)
     for path in TREE.rglob("*"):
-        if path.is_file() and TREE / "build" not in path.parents and path.relative_to(TREE).as_posix() not in wanted:
+        if path.is_file() and TREE / "build" not in path.parents and path not in wanted:
             path.unlink()
 
 
@@ -152,7 +149,7 @@ def build(mutants):
 
 
 def outcome(test, backend, number, limit):
-    """What the test says with this mutant (0: none): an empty text if it passes, else why not; and the seconds."""
+    """Runs the test with this mutant (0: none). Returns an empty text if it passes, else why not; and the seconds."""
     program, pattern = test.split(" ", 1)
     if program == "ctest":
         command = ["ctest", "--test-dir", BUILD, "--no-tests=error", "--output-on-failure", "-R", f"^{re.escape(pattern)}$"]
@@ -178,8 +175,8 @@ def outcome(test, backend, number, limit):
     return (lines or said.strip().splitlines() or ["nothing said"])[0][:160], seconds
 
 
-def judge(mutants, all_mutants_json):
-    """Runs the tests of the mutants, which are built: without any, then with each."""
+def judge(mutants, report):
+    """Runs the tests of the mutants, which are built: without any, then with each. Adds the results to `report`."""
     clean = {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         pairs = sorted({(test, one.backend) for one in mutants for test in one.tests})
@@ -197,7 +194,7 @@ def judge(mutants, all_mutants_json):
             seconds = sum(taken for _, taken in results)
             said = "; ".join(f"{test}: {failed or 'PASSES'}" for test, (failed, _) in zip(one.tests, results))
             print(f"{'killed' if killed else 'ALIVE'} in {seconds:.0f} s: {one.name}: {said}", flush=True)
-            all_mutants_json.append({"name": one.name, "file": one.file, "killed": killed, "seconds": round(seconds, 1),
+            report.append({"name": one.name, "file": one.file, "killed": killed, "seconds": round(seconds, 1),
                                      "by": one.tests, "survivor": bool(one.survives)})
 
 

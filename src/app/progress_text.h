@@ -6,15 +6,15 @@
 
 namespace muo::app {
 
-// What a command other than `train` shows while it works: a line.
+// Progress lines of the commands other than `train`.
 
 struct TokenizeProgress {
   std::int64_t tokens = 0, shards = 0;  // so far
   std::int64_t input_bytes = 0;         // of all files; 0: unknown
-  std::int64_t taken = 0;               // of them
-  std::int64_t held = 0;                // of those taken, encoded by an interrupted run
-  std::int64_t text_bytes = 0;          // encoded by this one, in so many seconds
-  double seconds = 0;
+  std::int64_t taken = 0;               // input bytes read so far
+  std::int64_t held = 0;                // part of `taken` that an interrupted run had encoded
+  std::int64_t text_bytes = 0;          // encoded by this run
+  double seconds = 0;                   // that encoding them took
 };
 // " 25 %  12.3M tokens, 2 shards, 31.4 MB/s of text  ETA 3m20s"
 std::string progress_text(const TokenizeProgress& progress);

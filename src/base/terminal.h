@@ -11,7 +11,8 @@ namespace muo {
 
 // 59s, 3m20s, 2h05m, 3d04h
 std::string duration_text(double seconds);
-// "ETA 3m20s": what is left takes as long as an equal part of what was done in so many seconds.
+// "ETA 3m20s": the time for `left` units at the rate of `done` units in `seconds`; "ETA ?" if none
+// is done.
 std::string eta_text(double left, double done, double seconds);
 // 950, 12.3k, 1.25M, 3.1G
 std::string count_text(double count);

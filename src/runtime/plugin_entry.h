@@ -4,7 +4,7 @@
 
 namespace muo {
 
-// What `entry` of a plug-in gives; null: there is none, or it is another build's.
+// The plug-in that `entry` returns; null if there is no entry, or if it is from another build.
 template <class Plugin>
 const Plugin* of_this_build(const Plugin* (*entry)()) {
   return entry != nullptr && entry()->version == kPluginVersion ? entry() : nullptr;

@@ -5,7 +5,8 @@
 
 namespace muo::test {
 
-// Whether `condition` comes true within half a minute. For events that signal nothing to wait for.
+// Polls until `condition` is true, for at most 30 s; returns whether it became true. For events
+// that cannot be waited for otherwise.
 template <class Condition>
 [[nodiscard]] bool eventually(const Condition& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);

@@ -4,8 +4,8 @@
 
 namespace muo::test {
 
-// Where this build lies, as paths that a shell takes for one word each. One source file knows, so
-// that all others compile alike in every clone and a compiler cache finds them.
+// Paths of the sources and of this build, which need no quotes in a shell. They are defined in one
+// source file, so that all others compile alike in every clone and a compiler cache finds them.
 std::string source_directory();
 std::string program();  // muograph
 

@@ -155,7 +155,7 @@ class Faults {
     return wrong.str();
   }
 
-  // Of a run that gets SIGTERM while it hangs.
+  // The outcome of a run that receives SIGTERM while it hangs.
   [[nodiscard]] Outcome terminated(const Case& c) const {
     const std::string hangs = directory_.path() / "hangs";
     return run("terminated", "MUO_FAULT='" + c.text() + "' MUO_FAULT_FILE=" + hangs,

@@ -73,7 +73,7 @@ class CheckpointFiles {
   void add(const CheckpointSums& others);
 
   // Leaves nothing of a save but, if it was committed, the checkpoint. What cannot be removed now
-  // is removed by a later begin, and so is a checkpoint put aside by a commit that then failed.
+  // is removed by a later begin, and so is a checkpoint that a failed commit had put aside.
   // After join: leaves the files to who began.
   void abandon() noexcept;
 

@@ -56,7 +56,8 @@ class Reader {
   const Environment& environment_;
 };
 
-// Tasks on a node of a step, of Slurm's list for all nodes in their order: "2(x3),1".
+// The number of tasks on the `node`th node of a Slurm step, from the list for all of its nodes:
+// "2(x3),1". None if the list cannot be read or has no such node.
 std::optional<int> tasks_of_node(std::string_view list, std::optional<std::int64_t> node) {
   while (node && !list.empty()) {
     const std::string_view part = list.substr(0, list.find(','));

@@ -31,8 +31,8 @@ struct Roofline {
 // config: of choose_devices with a described GPU, while a DescribedAttention lives.
 Roofline predict_step(const RunConfig& config, const GpuRates& rates);
 
-// When the last node of one replay ends, if kernels run one at a time, and so do collectives,
-// beside them. `seconds` and `collective`: by node.
+// The time of one replay if kernels run one at a time, and collectives one at a time beside them.
+// `seconds` is the duration of each node, `collective` whether it uses the link.
 struct Schedule {
   double seconds = 0;
   std::int64_t longest_chain = 0;

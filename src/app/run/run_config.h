@@ -63,7 +63,7 @@ struct RunConfig : graphs::RunSetup {
 inline bool is_due(std::optional<std::int64_t> every, std::int64_t step) {
   return every.value_or(-1) > 0 && step % *every == 0;
 }
-// Whether --save-minutes asks for a checkpoint when the last one is `age` old.
+// Whether a checkpoint is due by --save-minutes if the last one is `age` old.
 bool is_due(const SaveOptions& save, std::chrono::duration<double> age);
 
 // Fills what is automatic and checks the rest: automatic sizes are rounded to the nearest feasible

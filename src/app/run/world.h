@@ -25,9 +25,9 @@ struct LaunchedWorld {
   std::string meeting;  // HOST:PORT
 };
 
-// How this process, with `ranks` ranks, meets the others: on --store-port; else on the port after
-// the launcher's own; else on one that follows from the launch's token. Throws InputError if
-// nothing says where process 0 is.
+// Where and as what this process, which has `ranks` ranks, meets the others. The port is
+// --store-port, else the one after the launcher's MASTER_PORT, else one derived from the launch's
+// token. Throws InputError if the address of process 0 is unknown.
 ProcessGroupOptions meeting_of(const Launch& launch, const DeviceOptions& devices, int ranks);
 
 // Runs `command` in the world that a launcher has started, when all processes are there, with this

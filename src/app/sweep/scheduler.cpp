@@ -145,11 +145,7 @@ std::int64_t Scheduler::steps_left() const {
   for (std::size_t i = 0; i < trials_.size(); ++i)
     if (trials_[i].state == TrialState::kWaiting || trials_[i].state == TrialState::kRunning)
       left += step_of(i, trials_[i].rung) - trials_[i].step;
-  const auto is_undecided = [this](std::size_t trial) {
-    const TrialState state = trials_[trial].state;
-    return state == TrialState::kWaiting || state == TrialState::kRunning ||
-           state == TrialState::kPaused;
-  };
+  const auto is_undecided = [this](std::size_t trial) { return !has_ended(trials_[trial].state); };
   std::size_t coming = 0;  // points that are to come to the rung
   for (std::size_t rung = 0; rung + 1 < rungs(); ++rung) {
     std::size_t here = coming, undecided = coming, gone = 0;

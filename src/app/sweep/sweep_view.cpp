@@ -15,11 +15,6 @@ namespace {
 
 constexpr std::size_t kBest = 5;
 
-bool has_ended(TrialState state) {
-  return state != TrialState::kWaiting && state != TrialState::kRunning &&
-         state != TrialState::kPaused;
-}
-
 std::string_view score_name(const TrialResult& result) {
   return result.val_bpb ? "bits/byte" : "loss";
 }

@@ -28,6 +28,10 @@ constexpr auto names_of(TrialState) {
   return name_list("waiting", "running", "paused", "done", "stopped", "diverged", "refused",
                    "failed");
 }
+inline bool has_ended(TrialState state) {
+  return state != TrialState::kWaiting && state != TrialState::kRunning &&
+         state != TrialState::kPaused;
+}
 
 // What became of a trial up to a rung or to its end.
 struct TrialResult {

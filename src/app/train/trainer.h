@@ -53,8 +53,8 @@ void train_run(CapturedRank& captured, TrainingRun& run);
 // What to tell of a run that did: a line.
 std::string too_many_skipped_text(const TrainingRun& run);
 
-// Seconds that an evaluation of so many rows is expected to take, from those that so many steps
-// took: a third for the same number of rows, as there is only forward.
+// Expected seconds of an evaluation of `rows` rows, if `steps` training steps took `seconds`. It
+// takes a third of the time per row, as there is only a forward pass.
 double expected_evaluation_seconds(const RunConfig& config, std::int64_t rows, std::int64_t steps,
                                    double seconds);
 

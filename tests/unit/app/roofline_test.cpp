@@ -103,13 +103,18 @@ TEST(Roofline, AProductTakesWholeWavesOfTiles) {
   EXPECT_EQ(predict_product(wide, small, 0.87).tiles, 216);
 }
 
-TEST(Roofline, CollectivesGoOnBesideKernels) {
-  const DescribedAttention attention(described_gpu("h100"));
+TrainOptions depth_12_on_h100() {
   TrainOptions options;
   options.model.depth = 12;
   options.devices.described = "h100";
-  options.devices.count = 8;
   options.batch.iterations = 10;
+  return options;
+}
+
+TEST(Roofline, CollectivesGoOnBesideKernels) {
+  const DescribedAttention attention(described_gpu("h100"));
+  TrainOptions options = depth_12_on_h100();
+  options.devices.count = 8;
   const RunConfig config = resolve(options, data::vocabulary_only(options.data));
   const Roofline roofline = predict_step(config, gpu_rates("h100"));
   EXPECT_GT(roofline.collectives, 0);
@@ -145,10 +150,7 @@ TEST(Schedule, ANodeWaitsForItsResourceAndForWhatItFollows) {
 
 TEST(Roofline, ASymmetricProductTakesTheTimeOfItsComputedTiles) {
   const DescribedAttention attention(described_gpu("h100"));
-  TrainOptions options;
-  options.model.depth = 12;
-  options.devices.described = "h100";
-  options.batch.iterations = 10;
+  TrainOptions options = depth_12_on_h100();
   options.optimizer.newton_schulz = "symmetric";
   const RunConfig config = resolve(options, data::vocabulary_only(options.data));
   const GpuRates rates = gpu_rates("h100");
@@ -171,8 +173,7 @@ TEST(Roofline, ASymmetricProductTakesTheTimeOfItsComputedTiles) {
   EXPECT_EQ(found, 4);
 }
 
-// rms_norm reads and writes 65536 rows of 768 elements in bf16, and writes a number in fp32 for
-// each.
+// rms_norm reads and writes 65536 rows of 768 bf16 elements, and writes one fp32 number per row.
 TEST(Roofline, CountsInPowersOfTen) {
   const Predicted p = predicted("h100", 12, 32);
   const json plan = as_json(p);

@@ -8,7 +8,7 @@
 
 namespace muo::app {
 
-// Of all trials of plan_of().
+// The number of steps of each trial of plan_of().
 constexpr std::int64_t kSteps = 270;
 
 // Trials without anything to train: `per_point` seeds at each point, by turns in so many groups.

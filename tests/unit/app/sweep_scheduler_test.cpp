@@ -116,7 +116,7 @@ void expect_halving(std::size_t trials, std::int64_t steps) {
   }
 }
 
-// Of 10 one in three are 3, of 3 one, and one goes on from there.
+// A third of the trials goes on at each rung, rounded down, but at least one: 10, 3, 1, 1.
 TEST(SweepScheduler, HalvesAsTheDefinitionSays) {
   expect_halving(27, 27 * 10 + 9 * 20 + 3 * 60 + 1 * 180);
   expect_halving(10, 10 * 10 + 3 * 20 + 1 * 60 + 1 * 180);

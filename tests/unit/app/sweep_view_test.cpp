@@ -38,7 +38,7 @@ TEST(BestPoints, AreThoseThatHaveComeFarthestThenThoseOfTheLeastMean) {
   EXPECT_EQ(best[2].step, 30);
 }
 
-// What an earlier process has trained took none of this one's time.
+// Steps that an earlier process trained do not count towards this process's rate.
 TEST(SweepView, ExpectsTheRestAtTheRateSoFar) {
   const SweepPlan plan = plan_of(3, 1, {});
   const test::TemporaryDirectory directory;

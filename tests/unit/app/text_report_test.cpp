@@ -71,7 +71,7 @@ RunSummary trial_of(const std::string& name, const std::string& lr, const std::s
 TEST(TextReport, OfTrialsIsATableTheBestFirst) {
   RunSummary diverged = trial_of("4", "0.3", "1", 0);
   diverged.last = diverged.best = {};
-  // What has come less far is no better for a loss that others had, too, at its step.
+  // A trial that made fewer steps ranks below all others, even if its loss is lower.
   RunSummary stopped = trial_of("5", "0.1", "3", 2);
   stopped.steps = 5;
   EXPECT_EQ(
