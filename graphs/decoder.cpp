@@ -6,8 +6,8 @@
 namespace muo::graphs {
 namespace {
 
-constexpr std::int64_t kShortest = 32;  // below it a GEMM is no cheaper
-constexpr Tag kGatherTag = 0xD0000000;  // between steps, apart from the plan's tags
+constexpr std::int64_t kShortest = 32;        // below it a GEMM is no cheaper
+constexpr Tag kDecodeGatherTag = 0xD0000000;  // between steps, apart from the plan's tags
 
 Tensor input(Arena& arena, const std::string& name, Shape shape) {
   return arena.tensor({.name = name,
@@ -57,7 +57,7 @@ Decoder::Decoder(RankContext& rank, const model::GptConfig& config,
 }
 
 void Decoder::enqueue(const Length& length) {
-  weights_.pass(kGatherTag, [&](const model::WeightSource& weights) {
+  weights_.pass(kDecodeGatherTag, [&](const model::WeightSource& weights) {
     length.gpt->prefill(rank_.compute, weights, length.tokens, cache_, slot_);
     // Its row is that of begin() only for a full context, which then asks again; it is here so that
     // the memory plan knows of the logits, and that the head's weights are there.
@@ -66,7 +66,7 @@ void Decoder::enqueue(const Length& length) {
 }
 
 void Decoder::enqueue_step() {
-  weights_.pass(kGatherTag, [&](const model::WeightSource& weights) {
+  weights_.pass(kDecodeGatherTag, [&](const model::WeightSource& weights) {
     step_.decode(rank_.compute, weights,
                  {.tokens = inputs_.row(0),
                   .previous = inputs_.row(1),

@@ -7,7 +7,7 @@ namespace {
 
 // Collectives of evaluation run between steps, apart from the plan's tags.
 constexpr Tag kEvalTag = 0xE0000000;
-constexpr Tag kGatherTag = kEvalTag + 1;
+constexpr Tag kEvalGatherTag = kEvalTag + 1;
 
 Tensor run_tensor(Arena& arena, const std::string& name, Shape shape, DType dtype,
                   MemoryCategory category) {
@@ -57,7 +57,7 @@ EvalGraph::EvalGraph(RankContext& rank, const model::GptConfig& config, std::int
 }
 
 void EvalGraph::enqueue() {
-  weights_.pass(kGatherTag, [this](const model::WeightSource& weights) {
+  weights_.pass(kEvalGatherTag, [this](const model::WeightSource& weights) {
     gpt_.forward(rank_.compute, weights, inputs_);
     gpt_.losses(rank_.compute, weights, targets_, predictions_);
   });

@@ -38,7 +38,7 @@ OTHER_OPTIONS = {"--gate", "--last", "--minutes", "--slow", "--tidy", "--user", 
                  "--trace", "--cuda-graph-trace", "--output", "--report", "--capture-range",
                  "--capture-range-end", "--nvtx-capture", "--phases", "--install", "--prefix", "--version",
                  "--nnodes", "--no-python", "--mpi", "--nodes", "--ntasks-per-node", "--gpus-per-node",
-                 "--cpus-per-task"}
+                 "--cpus-per-task", "--yes", "--find-links", "--cuda", "--packages"}
 
 
 def tracked():

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Makes a tokenizer.json of nanochat's tokenizer.pkl, and compares ids.
-  scripts/convert_nanochat_tokenizer.py [--program build/release/muograph] tokenizer.pkl tokenizer.json
+  scripts/convert_nanochat_tokenizer.py [--program FILE] tokenizer.pkl tokenizer.json
 A pickle runs what is in it: convert only files that you trust. Needs: pip install tiktoken."""
 import argparse
 import base64
+import os
 import pathlib
 import pickle
 import subprocess
@@ -17,7 +18,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pickle", type=pathlib.Path)
     parser.add_argument("out")
-    parser.add_argument("--program", default="build/release/muograph")
+    parser.add_argument("--program", help="muograph: of a clone in this folder, or on PATH",
+                        default="build/release/muograph" if os.path.exists("build/release/muograph") else "muograph")
     arguments = parser.parse_args()
     encoding = pickle.loads(arguments.pickle.read_bytes())
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Prints a column of Parquet files as JSON Lines, a row group at a time: nanochat's data for muograph tokenize.
-  scripts/read_parquet.py [--column text] FILE... | build/release/muograph tokenize - --tokenizer FILE --out DIR
+  scripts/read_parquet.py [--column text] FILE... | muograph tokenize - --tokenizer FILE --out DIR
 Needs: pip install pyarrow."""
 import argparse
 import json

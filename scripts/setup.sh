@@ -4,8 +4,8 @@
 # missing there, or too old anywhere, are Python packages (scripts/fetch_cmake.sh). Says nothing if all is
 # there. By pip, where there is one, it also fetches plotly.js for reports, and with a CUDA toolkit the headers
 # of cuDNN's frontend; neither is needed to train.
-#   scripts/setup.sh [--dev|--fuzz|--cuda]     also what scripts/check.sh, scripts/fuzz.sh, or
-#                                              scripts/fetch_cuda.sh uses
+#   scripts/setup.sh [--dev|--fuzz|--cuda|--packages]     also what scripts/check.sh, scripts/fuzz.sh,
+#                                              scripts/fetch_cuda.sh, or scripts/make_packages.sh uses
 # MUO_GPU_ROOT is the folder that /usr and /etc are looked for in (tests).
 # Exit codes: 0 ready, 2 an administrator is needed (the command to run is printed), 3 apt or pip failed.
 set -euo pipefail
@@ -20,7 +20,8 @@ case "${1:-}" in
   --dev) packages+=(clang-format clang-tidy shellcheck python3 ccache git zsh libopenmpi-dev openmpi-bin) ;;
   --fuzz) packages+=(clang libclang-rt-dev) ;;
   --cuda) packages+=(python3-pip) ;;
-  *) echo "setup.sh: unknown option '$1'; there are --dev, --fuzz and --cuda" >&2; exit 2 ;;
+  --packages) packages+=(libopenmpi-dev python3-pip python3-venv dpkg-dev file git) ;;
+  *) echo "setup.sh: unknown option '$1'; there are --dev, --fuzz, --cuda and --packages" >&2; exit 2 ;;
 esac
 
 # Whether a g++ that the build takes is there: names and versions are those of CMakeLists.txt.

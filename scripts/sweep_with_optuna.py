@@ -6,7 +6,9 @@ import subprocess
 import sys
 import optuna
 
-command = [os.environ.get("MUOGRAPH", "build/release/muograph"), "sweep", "--ask-tell", "on", *sys.argv[1:]]
+here = "build/release/muograph"  # of a clone
+program = os.environ.get("MUOGRAPH", here if os.path.exists(here) else "muograph")
+command = [program, "sweep", "--ask-tell", "on", *sys.argv[1:]]
 sweep = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 study = optuna.create_study()
 left = 20

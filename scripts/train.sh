@@ -67,6 +67,11 @@ else
   fi
 fi
 
+# The core library for this CPU alone takes less to compile than one for each kind.
+cpus=x86-64-v4
+for feature in avx512f avx512bw avx512cd avx512dq avx512vl; do
+  grep -qsw $feature "${MUO_GPU_ROOT:-}/proc/cpuinfo" || cpus=x86-64-v3
+done
 moved=$(fresh_if_moved release)
 fresh=(${moved:+"$moved"}) cuda=(-DMUO_CUDA=AUTO) targets=(muograph)
 if [ -n "$architectures" ]; then
@@ -78,8 +83,41 @@ if [ -n "$architectures" ]; then
     fresh=(--fresh)
   fi
 fi
-cmake --preset release "${fresh[@]}" --log-level=WARNING "${cuda[@]}" >/dev/null
-cmake --build --preset release --target "${targets[@]}"
+cmake --preset release "${fresh[@]}" --log-level=WARNING "-DMUO_CPUS=$cpus" "${cuda[@]}" >/dev/null
+# Ninja's lines, [1/50] and the rest, as one that says how much is built, and what is left by the weight of each
+# object: the first lines name those that do not exist yet.
+show_progress() {
+  local terminal=
+  if [ -t 1 ]; then terminal=1; fi
+  awk -v terminal=$terminal '
+    function weight() { return /[.]cu[.]o/ ? 60 : /united/ ? 8 : /[.]o$/ ? 1 : 0 }
+    function now(    seconds) { "date +%s" | getline seconds; close("date +%s"); return seconds }
+    BEGIN { begin = now() }
+    !building { all += weight(); building = /^$/; next }
+    /^ninja: no work to do/ { next }
+    !/^\[[0-9]+\/[0-9]+\] / { print; next }
+    {
+      done += weight()
+      passed = now() - begin
+      left = passed * (all / (done + 0.1) - 1)
+      if (done < all / 20 || left < 0 || passed < 5 || (!terminal && passed < shown + 15)) next
+      shown = passed
+      split(substr($1, 2), of, /[\/\]]/)
+      printf "%s%d of %d built, about %s left%s", terminal ? "\r" : "", of[1], of[2],
+             left < 55 ? int(left / 10 + 1) * 10 " s" : int(left / 60 + 0.5) " min", terminal ? "   " : "\n"
+      fflush()
+    }
+    END { if (terminal && shown) printf "\r%40s\r", "" }'
+}
+{
+  (cd build/release && grep -os '^build CMakeFiles/muograph[^ :]*[.]o:' build.ninja |
+    while read -r _ object; do
+      object=${object%:}
+      if [ ! -e "$object" ] && { [ -n "$architectures" ] || [[ $object != *.cu.o ]]; }; then echo "$object"; fi
+    done) || true
+  echo
+  cmake --build --preset release --target "${targets[@]}"
+} | show_progress
 rm -f "${said:-}"
 
 quick=quick.toml

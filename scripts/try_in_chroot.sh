@@ -3,7 +3,7 @@
 # scripts/train.sh for 20 steps, then scripts/test.sh. Needs root, debootstrap and a Debian whose apt works;
 # the chroot uses its mirror and its settings. Everything lies in build/chroot.
 #   scripts/try_in_chroot.sh [--until train|build] [--ctest OPTION]... [--user] [--gpu] SUITE
-#   scripts/try_in_chroot.sh --install SUITE
+#   scripts/try_in_chroot.sh --install|--packages SUITE
 #     SUITE           bookworm (Debian 12), trixie (13) or later
 #     --until train   without scripts/test.sh; build: its build without its tests
 #     --ctest OPTION  one more option for scripts/test.sh
@@ -12,6 +12,8 @@
 #     --gpu           with an nvidia-smi that lists an H100, and no CUDA toolkit: train.sh fetches one from Python
 #                     packages and builds the plug-in, the run says why the GPU cannot be used and takes the CPU
 #     --install       scripts/try_install.sh instead of the two commands
+#     --packages      scripts/try_packages.sh instead, as root and as an ordinary user, with what
+#                     scripts/make_packages.sh has left in build/packages
 # With CCACHE_DIR set, the chroot compiles through that cache: a repeated try is cheap, and says nothing of
 # how long a fresh machine takes.
 # Prints one line of JSON. Exit codes: 0 all passed, 1 not (the logs are named), 2 usage or no chroot.
@@ -22,7 +24,7 @@ source scripts/bare_debian.sh
 usage() { echo "try_in_chroot.sh: $1" >&2; exit 2; }
 until=
 suite=
-gpu=false install=false
+gpu=false install=false packages=false
 user=root
 ctest=()
 while [ $# -gt 0 ]; do
@@ -33,12 +35,14 @@ while [ $# -gt 0 ]; do
     --user) user=somebody ;;
     --gpu) gpu=true ;;
     --install) install=true ;;
+    --packages) packages=true ;;
     -*) usage "unknown option '$1'; see the head of the script" ;;
     *) [ -z "$suite" ] || usage "one SUITE, not '$suite' and '$1'"; suite=$1 ;;
   esac
   shift
 done
 [ -n "$suite" ] || usage "which SUITE? bookworm or trixie"
+if "$packages" && [ ! -e build/packages/SHA256SUMS ]; then usage "no build/packages: call scripts/make_packages.sh"; fi
 if [ "$until" = build ]; then ctest+=(--show-only); fi
 
 make_chroot "$suite"
@@ -46,6 +50,24 @@ if "$gpu"; then
   printf '#!/bin/bash\necho "9.0, 580.65.06, GPU-1, NVIDIA H100 80GB HBM3"\n' >"$chroot/usr/bin/nvidia-smi"
   chmod +x "$chroot/usr/bin/nvidia-smi"
   : >"$chroot/dev/nvidia0"
+fi
+if "$packages"; then
+  for user in root somebody; do
+    clone_for "$user"
+    if [ "$user" = root ]; then
+      try python3_venv sh -c 'apt-get update && apt-get install --yes --no-install-recommends python3-venv'
+      result="\"python3_venv_seconds\":$seconds"
+      if [ "$code" -ne 0 ]; then break; fi
+    fi
+    mkdir "$clone/build"
+    cp -r build/packages "$clone/build/"
+    try "packages.$user" scripts/try_packages.sh
+    result+=",\"$user\":$(grep '^{' "$log.packages.$user.log" || echo null)"
+    if [ "$code" -ne 0 ]; then break; fi
+  done
+  printf '{"suite":"%s","commit":"%s","date":"%s","debian":"%s","wheel_mib":%d,%s}\n' "$suite" "$commit" "$(date +%F)" \
+    "$(cat "$chroot/etc/debian_version")" $(($(stat -c %s build/packages/muograph-*.whl) >> 20)) "$result"
+  exit $((code != 0))
 fi
 clone_for "$user"
 

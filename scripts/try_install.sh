@@ -8,30 +8,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/path.sh
 
-fail() { echo "try_install.sh: $1" >&2; exit 1; }
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-log=$folder/log
-
-# A command that is to succeed, and says what it did only if it does not.
-quietly() {
-  local code=0
-  "$@" >"$log" 2>&1 || code=$?
-  if [ $code -ne 0 ]; then tail -n 5 "$log" >&2; fail "$*: exit code $code"; fi
-}
-
-# Five steps by program $1 in an empty folder; the configuration is one that comes along.
-train() {
-  local run=$folder/run
-  rm -rf "$run"
-  mkdir "$run"
-  (cd "$run" && quietly "$1" train --data /usr/include/*.h --config quick.toml --num-iterations 5 --out out)
-  grep -q '^trained 5 steps' "$log" || fail "$1 did not say that it trained 5 steps"
-  (cd "$run" && quietly "$1" report out)
-  # Says its address, then ends at the signal of timeout.
-  (cd "$run" && timeout 3 "$1" report --follow out --port 0 >"$log" 2>&1) || true
-  grep -q '^http://127' "$log" || fail "$1 report --follow: $(cat "$log")"
-}
+source scripts/try_program.sh
 
 begin=$SECONDS
 quietly scripts/setup.sh
@@ -39,7 +16,7 @@ quietly cmake --preset release
 quietly cmake --build --preset release
 quietly cmake --install build/release --prefix "$folder/first" --strip
 mv "$folder/first" "$folder/moved"
-train "$folder/moved/bin/muograph"
+try_program "$folder/moved/bin/muograph" /usr/include/*.h
 version=$("$folder/moved/bin/muograph" --version)
 kernels=$("$folder/moved/bin/muograph" doctor | sed -n 's/^host kernels *//p')
 bash -c 'PATH=$1/bin:$PATH; source "$1/share/bash-completion/completions/muograph"
@@ -52,7 +29,7 @@ quietly apt-get install --yes --no-install-recommends dpkg-dev file
 quietly cpack --config build/release/CPackConfig.cmake -B "$folder"
 packages=("$folder"/*.deb)
 quietly dpkg --install "${packages[@]}"
-train /usr/bin/muograph
+try_program /usr/bin/muograph /usr/include/*.h
 needs=$(dpkg-query -W -f '${Depends}' muograph)
 installed=(muograph)
 for part in cuda mpi; do
@@ -68,7 +45,7 @@ begin=$SECONDS
 quietly apt-get install --yes --no-install-recommends python3-venv
 quietly python3 -m venv "$folder/venv"
 quietly "$folder/venv/bin/pip" install .
-train "$folder/venv/bin/muograph"
+try_program "$folder/venv/bin/muograph" /usr/include/*.h
 [ "$("$folder/venv/bin/muograph" --version)" = "$version" ] || fail "pip's muograph is of another version than $version"
 # What NVIDIA's packages install beside it is found there: a library of the right name stands for one.
 plug_in=$(find "$folder/venv" -name libmuograph_cuda.so)

@@ -51,8 +51,8 @@ add_library(muograph_cuda SHARED ${muo_cuda_sources})
 # --fmad=false: what is fused is written so (fmaf), else a vector and its tail, or two ways to the same
 # formula, round apart (seen on an H100).
 target_compile_options(muograph_cuda PRIVATE
-  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --fmad=false -lineinfo -Xptxas=-warn-spills
-  -Xcompiler=-Wall,-Wextra $<IF:$<BOOL:${MUO_WERROR}>,-Werror=all-warnings,-w>>)
+  $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --fmad=false $<$<BOOL:${MUO_CUDA_LINES}>:-lineinfo>
+  -Xptxas=-warn-spills -Xcompiler=-Wall,-Wextra $<IF:$<BOOL:${MUO_WERROR}>,-Werror=all-warnings,-w>>)
 target_compile_options(muograph_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:muo_flags,INTERFACE_COMPILE_OPTIONS>>")
 # cuDNN is loaded at run time; building needs its headers and those of its frontend, which

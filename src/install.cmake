@@ -20,6 +20,10 @@ if(TARGET muograph_core_avx512)
 endif()
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/muograph COMPONENT program
         FILES_MATCHING PATTERN *.toml)
+set(scripts convert_nanochat.py convert_nanochat_tokenizer.py convert_nanogpt_data.py fetch_fineweb.sh plot_curve.py
+            read_parquet.py sweep_with_optuna.py watch_wandb.py)  # those that need nothing else of the repository
+list(TRANSFORM scripts PREPEND scripts/)
+install(PROGRAMS ${scripts} DESTINATION ${CMAKE_INSTALL_DATADIR}/muograph/scripts COMPONENT program)
 install(FILES build/third_party/plotly/plotly.min.js COMPONENT program OPTIONAL  # scripts/fetch_plotly.sh
         DESTINATION ${CMAKE_INSTALL_DATADIR}/muograph)
 install(FILES build/third_party/plotly/licenses/LICENSE.txt RENAME LICENSE.plotly COMPONENT program OPTIONAL

@@ -12,7 +12,7 @@ namespace {
 // Of a text that replaces another. NFKC's longest has 33 bytes.
 constexpr std::size_t kMostReplacement = 1024;
 // Rules that one place of a text may match: Normalizer::kMaxTrieResultsSize of libsentencepiece.
-constexpr int kMostMatches = 32;
+constexpr int kMaxRulesAtOnePlace = 32;
 constexpr std::size_t kBlock = 256;  // units: a child lies in its parent's block of children
 
 std::uint32_t number_at(std::string_view bytes, std::size_t at) {
@@ -100,7 +100,8 @@ class Checker {
       fail("unit ", step.unit, " of its trie has no text");
     if (texts_.substr(value.value(), kMostReplacement + 1).find('\0') == std::string_view::npos)
       fail("a text of more than ", kMostReplacement, " bytes");
-    if (step.below >= kMostMatches) fail("more than ", kMostMatches, " match one place");
+    if (step.below >= kMaxRulesAtOnePlace)
+      fail("more than ", kMaxRulesAtOnePlace, " match one place");
     return step.below + 1;
   }
 

@@ -22,7 +22,7 @@ constexpr std::size_t kMostPieces = 1 << 24;
 // more than some hundred.
 constexpr std::size_t kMostPieceBytes = 4096;
 // User-defined pieces that one place of a text may match: as many as PrefixMatcher has room for.
-constexpr std::size_t kMostMatches = 64;
+constexpr std::size_t kMaxPiecesOfOneStart = 64;
 
 class Reader {
  public:
@@ -175,8 +175,9 @@ class Reader {
       while (!begun.empty() && !text.starts_with(begun.back()))
         begun.pop_back();
       begun.push_back(text);
-      if (begun.size() > kMostMatches)
-        fail("more than ", kMostMatches, " user-defined pieces begin with '", begun.front(), "'");
+      if (begun.size() > kMaxPiecesOfOneStart)
+        fail("more than ", kMaxPiecesOfOneStart, " user-defined pieces begin with '", begun.front(),
+             "'");
     }
   }
 

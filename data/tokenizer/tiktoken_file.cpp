@@ -32,14 +32,14 @@ std::optional<std::string> from_base64(std::string_view text) {
   return out.substr(0, out.size() - padding);
 }
 
-struct Known {
+struct KnownFile {
   std::int64_t ranks = 0;
   std::string_view pattern;
   std::vector<SpecialToken> special;
 };
 
-const Known* find_known(std::int64_t ranks) {
-  static const std::array<Known, 4> known_files = {{
+const KnownFile* find_known_file(std::int64_t ranks) {
+  static const std::array<KnownFile, 4> known_files = {{
       {50256, "gpt2", {{"<|endoftext|>", 50256}}},
       {50280, "gpt2", {{"<|endoftext|>", 50256}}},
       {100256,
@@ -51,7 +51,7 @@ const Known* find_known(std::int64_t ranks) {
         {"<|endofprompt|>", 100276}}},
       {199998, "gpt4o", {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}}},
   }};
-  for (const Known& known : known_files)
+  for (const KnownFile& known : known_files)
     if (known.ranks == ranks) return &known;
   return nullptr;
 }
@@ -89,7 +89,7 @@ BpeDefinition read_tiktoken_file(std::string_view text, std::string_view source,
     definition.vocabulary.add(*bytes, rank);
   }
   const std::int64_t ranks = definition.vocabulary.size();
-  if (const Known* const known = find_known(ranks); pattern.empty() && known != nullptr) {
+  if (const KnownFile* const known = find_known_file(ranks); pattern.empty() && known != nullptr) {
     definition.splits = {read_split(known->pattern, source)};
     definition.special = known->special;
   } else if (pattern.empty()) {

@@ -29,6 +29,8 @@
 namespace muo::app {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 // The tasks in the order in which they are evaluated, and of CORE what becomes of them.
 struct Tasks {
   std::vector<data::TokenTask> tasks;
@@ -117,7 +119,6 @@ double core_metric(const Tasks& tasks, std::span<const data::TaskScore> scores) 
 
 void print_json(const EvalOptions& options, const Checkpoint& checkpoint, const Tasks& tasks,
                 std::span<const data::TaskScore> scores, std::int64_t row_tokens) {
-  using Json = nlohmann::ordered_json;
   Json out = {{"checkpoint", checkpoint.path().string()},
               {"step", checkpoint.info().step},
               {"row_tokens", row_tokens}};

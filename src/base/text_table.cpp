@@ -44,4 +44,6 @@ std::string flop_text(double flops) {
   return text + "FLOP";
 }
 
+std::string percent_text(double share) { return fmt::format("{:.1f}%", 100 * share); }
+
 }  // namespace muo

@@ -20,5 +20,6 @@ class Table {
 std::string grouped(std::int64_t number);   // 1,234,567
 std::string size_text(std::int64_t bytes);  // 1.50 MiB
 std::string flop_text(double flops);        // 5.03 GFLOP
+std::string percent_text(double share);     // 12.5%, of 0.125
 
 }  // namespace muo

@@ -39,6 +39,8 @@ RUN_ELSEWHERE = {
     "scripts/try_in_chroot.sh": "chroot",
     "scripts/try_aarch64.sh": "chroot",
     "scripts/try_install.sh": "scripts/try_in_chroot.sh",
+    "scripts/make_packages.sh": ".ci/full",
+    ".venv/bin/": "scripts/try_packages.sh",
     "scripts/bench_peers.py": "PyTorch",
     "scripts/performance_tables.py": "scripts/check.sh",
     "scripts/convert_nanochat.py": "tests/system/convert_nanochat_test.py",

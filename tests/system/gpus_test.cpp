@@ -84,7 +84,7 @@ TEST_F(Gpus, ThatARunDoesNotUseAreItsFirstLine) {
   add_gpu(0, kH100);
   const std::string line =
       "GPU not used: NVIDIA H100 80GB HBM3 (/dev/nvidia0): this build has no "
-      "libmuograph_nowhere.so: build it by `scripts/train.sh`\n";
+      "libmuograph_nowhere.so: build it by `scripts/train.sh`, or install muograph-cuda\n";
   const std::string nowhere = "MUO_CUDA_PLUGIN=muograph_nowhere";
   const Outcome train = one_step(nowhere);
   EXPECT_EQ(train.code, 0) << train.err;
@@ -147,7 +147,7 @@ TEST_F(Gpus, AreWhatDoctorSpeaksOf) {
   add_gpu(0, kH100);
   const std::string line =
       "CUDA backend  GPU not used: NVIDIA H100 80GB HBM3 (/dev/nvidia0): this build has no "
-      "libmuograph_nowhere.so: build it by `scripts/train.sh`\n";
+      "libmuograph_nowhere.so: build it by `scripts/train.sh`, or install muograph-cuda\n";
   const Outcome all = run_program("doctor", nowhere);
   EXPECT_EQ(all.code, 0);
   EXPECT_THAT(all.out, HasSubstr(line));

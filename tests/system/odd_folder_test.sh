@@ -11,12 +11,15 @@ mkdir -p "$odd/build"
 cp -R CMakeLists.txt src model optim graphs data tests configs docs "$odd"
 if [ -d build/third_party ]; then ln -s "$PWD/build/third_party" "$odd/build"; fi
 
-# What it compiles, from its compile_commands.json, relative to the tree: each source with the target that it is for.
+# What it compiles, from its compile_commands.json, relative to the tree: each source with the target that it is for,
+# and the sources that are compiled together.
 sources() {
+  if [ -d "$1/united" ]; then sort "$1"/united/*.cpp; fi
   sed -n 's/.* -o \(CMakeFiles\/muograph_[a-z0-9_]*[.]dir\/\(src\|model\|optim\|graphs\|data\)\/[^ ]*\) -c .*/\1/p' \
     "$1/compile_commands.json" | grep -v '^CMakeFiles/muograph_\(cuda\|mpi\|sentencepiece\|oniguruma\)' | sort
 }
-cmake -S "$odd" -B "$odd/build" -G Ninja -DMUO_TESTS=OFF -DMUO_BENCH=OFF -DMUO_CUDA=OFF --log-level=WARNING >/dev/null
+united=$(grep '^MUO_UNITY:' "$1/CMakeCache.txt")
+cmake -S "$odd" -B "$odd/build" -G Ninja "-D$united" -DMUO_TESTS=OFF -DMUO_BENCH=OFF -DMUO_CUDA=OFF --log-level=WARNING >/dev/null
 want=$(sources "$1")
 [ "$(wc -l <<<"$want")" -gt 200 ] || { echo "odd_folder_test.sh: too few sources are found in $1" >&2; exit 1; }
 diff <(printf '%s\n' "$want") <(sources "$odd/build")

@@ -29,7 +29,7 @@ class TrainScript : public test::ScriptClone {
     fs::create_directories(root_ / "dev");
     fs::create_directories(clone_ / "build/release");
     fs::create_directories(clone_ / "build/third_party");
-    link({"df", "env", "mktemp", "sleep", "uname"});
+    link({"awk", "date", "df", "env", "mktemp", "sleep", "uname"});
     add_command("cmake", "echo cmake \"$@\" >>" + log());
     add_command("setup", "echo setup \"$@\" >>" + log());
     fs::remove(clone_ / "scripts/setup.sh");
@@ -150,14 +150,36 @@ TEST_F(TrainScript, WithoutAGpuBuildsTheProgramOnly) {
     EXPECT_EQ(run.err, "");
     EXPECT_THAT(run.out, HasSubstr("quick.toml"));
     EXPECT_THAT(run.out, StartsWith("no cuda:\n"));
-    EXPECT_EQ(done(),
-              "setup\ncmake --preset release --log-level=WARNING -DMUO_CUDA=AUTO\n"
-              "cmake --build --preset release --target muograph\n");
+    EXPECT_EQ(
+        done(),
+        "setup\ncmake --preset release --log-level=WARNING -DMUO_CPUS=x86-64-v3 -DMUO_CUDA=AUTO\n"
+        "cmake --build --preset release --target muograph\n");
   }
   const Outcome refused = train("--backend cuda");
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, StartsWith("train.sh: --backend cuda: there is no GPU here"));
   EXPECT_EQ(done(), "") << "work before the refusal";
+}
+
+TEST_F(TrainScript, BuildsForThisCpuOnly) {
+  fs::create_directories(root_ / "proc");
+  for (const std::string flags : {"avx512f avx512bw avx512cd avx512dq", "avx512fp16", "avx2"}) {
+    test::write_file(root_ / "proc/cpuinfo", "flags : " + flags + " avx512vlx\n");
+    EXPECT_EQ(train().code, 0);
+    EXPECT_THAT(done(), HasSubstr("-DMUO_CPUS=x86-64-v3 "));
+  }
+  test::write_file(root_ / "proc/cpuinfo", "flags : avx512f avx512bw avx512cd avx512dq avx512vl\n");
+  EXPECT_EQ(train().code, 0);
+  EXPECT_THAT(done(), HasSubstr("-DMUO_CPUS=x86-64-v4 "));
+}
+
+TEST_F(TrainScript, ShowsWhyTheBuildFailedAndNotWhatItBuilt) {
+  add_command("cmake",
+              "if [ $1 = --build ]; then echo '[1/2] Building CXX object a.o';"
+              " echo 'FAILED: b.o'; echo 'b.cpp:1: error: no'; exit 1; fi");
+  const Outcome run = train();
+  EXPECT_EQ(run.code, 1);
+  EXPECT_EQ(run.out, "FAILED: b.o\nb.cpp:1: error: no\n");
 }
 
 TEST_F(TrainScript, BuildsThePlugInForTheGpusThatAreThere) {
@@ -169,11 +191,12 @@ TEST_F(TrainScript, BuildsThePlugInForTheGpusThatAreThere) {
     EXPECT_THAT(run.err, StartsWith("left out"));
     EXPECT_THAT(run.out, StartsWith("no cuda:\nvisible: GPU-1\ntrain --config "));
     EXPECT_THAT(run.out, HasSubstr("quick_gpu.toml"));
-    EXPECT_EQ(done(),
-              "setup\ncmake --preset release --log-level=WARNING -DMUO_CUDA=ON "
-              "-DMUO_CUDA_ARCHITECTURES=90a-real -DCUDAToolkit_ROOT=" +
-                  toolkit().string() +
-                  "\ncmake --build --preset release --target muograph muograph_cuda\n");
+    EXPECT_EQ(
+        done(),
+        "setup\ncmake --preset release --log-level=WARNING -DMUO_CPUS=x86-64-v3 -DMUO_CUDA=ON "
+        "-DMUO_CUDA_ARCHITECTURES=90a-real -DCUDAToolkit_ROOT=" +
+            toolkit().string() +
+            "\ncmake --build --preset release --target muograph muograph_cuda\n");
   }
   EXPECT_THAT(train("", "CUDA_VISIBLE_DEVICES=7").out, HasSubstr("visible: 7\n"));
   // GPU sizes are for GPUs that the program can use.

@@ -87,8 +87,6 @@ double of_ceiling(const OperationTime& row, const Ceilings& ceilings) {
   return row.flops / row.seconds / (bf16 ? ceilings.bf16 : ceilings.fp32);
 }
 
-std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
-
 }  // namespace
 
 Ceilings measure_ceilings(const RunConfig& run, const DevicePeak& peak, double seconds) {
@@ -119,14 +117,14 @@ std::string operations_text(const RunConfig& run, const StepTimes& times, std::i
     table.add({row.shape.empty() ? row.name : fmt::format("{} {}", row.name, row.shape), row.phase,
                std::string(name_of(row.dtype)),
                fmt::format("{:.0f}", static_cast<double>(row.calls) * per_step),
-               fmt::format("{:.2f}", 1e3 * seconds), percent(seconds / all.work),
+               fmt::format("{:.2f}", 1e3 * seconds), percent_text(seconds / all.work),
                fmt::format("{:.1f} {}", rate, row.flops > 0 ? "GF/s" : "GB/s"),
                fmt::format("{:.0f}%", 100 * of_ceiling(row, ceilings))});
   }
   table.add({fmt::format("{} smaller rows", small), "", "", "",
-             fmt::format("{:.2f}", 1e3 * small_seconds), percent(small_seconds / all.work)});
-  const auto of_step = [&](double seconds) { return percent(seconds / all.step); };
-  const auto of_work = [&](double seconds) { return percent(seconds / all.work); };
+             fmt::format("{:.2f}", 1e3 * small_seconds), percent_text(small_seconds / all.work)});
+  const auto of_step = [&](double seconds) { return percent_text(seconds / all.step); };
+  const auto of_work = [&](double seconds) { return percent_text(seconds / all.work); };
   std::string out = fmt::format(
       "a device's step of {:.3f} ms: operations {}, waiting for other devices {}, for a processor\n"
       "{}, between operations {}. Operations, by the time that their thread ran:\n{}",

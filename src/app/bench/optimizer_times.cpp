@@ -244,8 +244,6 @@ UpdateSize size_of_matrices(const UpdateSizes& sizes) {
       ->size;
 }
 
-std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
-
 }  // namespace
 
 void draw_gradients(Stream& stream, std::uint64_t seed, int rank, const Tensor& gradients) {
@@ -335,11 +333,11 @@ std::string optimizer_table(const RunConfig& config, std::span<const OptimizerRo
         row.strategy, fmt::format("{:.3f}", f.ms),
         fmt::format("{:.1f}", f.flops_per_device / (host ? 1e9 : 1e12)),
         fmt::format("{:.3f}", f.communication_ms), fmt::format("{:.3f}", f.phase_ms.back())};
-    std::ranges::transform(shares(f.phase_ms), std::back_inserter(cells), percent);
+    std::ranges::transform(shares(f.phase_ms), std::back_inserter(cells), percent_text);
     cells.push_back(fmt::format("{:.2e}", size_of_matrices(row.times.sizes).rms));
     if (host) {
       cells.push_back(fmt::format("{:.3f}", sum(f.thread_ms)));
-      std::ranges::transform(shares(f.thread_ms), std::back_inserter(cells), percent);
+      std::ranges::transform(shares(f.thread_ms), std::back_inserter(cells), percent_text);
     }
     table.add(std::move(cells));
   }

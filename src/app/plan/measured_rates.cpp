@@ -18,8 +18,6 @@
 namespace muo::app {
 namespace {
 
-using Json = nlohmann::json;
-
 // Of "gemm/weight_gradient/768x3072" at this many FLOPs; m = 0: of another name.
 struct Named {
   std::string shape;
@@ -41,7 +39,7 @@ Named product_of(const std::string& kernel, double flops) {
 }
 
 // Throws std::out_of_range.
-double positive(const Json& row, const char* name) {
+double positive(const nlohmann::json& row, const char* name) {
   const double value = row.at(name).get<double>();
   if (!(value > 0) || value > 1e15)
     throw std::out_of_range(
@@ -49,7 +47,7 @@ double positive(const Json& row, const char* name) {
   return value;
 }
 
-void take(GpuRates& rates, const Json& row, std::vector<double>& shares) {
+void take(GpuRates& rates, const nlohmann::json& row, std::vector<double>& shares) {
   const std::string kernel = row.at("kernel").get<std::string>();
   const double seconds = 1e-6 * positive(row, "us");
   if (row.contains("gb_per_s")) {
@@ -80,7 +78,7 @@ void take_measured(GpuRates& rates, const std::string& file) {
   int number = 0, found = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
-    const Json row = try_strict_json(line);
+    const nlohmann::json row = try_strict_json(line);
     if (!row.is_object())
       throw input_error(
           "--measured {}:{}: not a JSON object: give the kernels.jsonl of a GPU check", file,
@@ -99,7 +97,7 @@ void take_measured(GpuRates& rates, const std::string& file) {
       ++found;
     } catch (const std::out_of_range& error) {
       throw input_error("--measured {}:{}: {}", file, number, error.what());
-    } catch (const Json::exception&) {
+    } catch (const nlohmann::json::exception&) {
       throw input_error("--measured {}:{}: not a line of cuda_kernels_bench --json", file, number);
     }
   }

@@ -96,7 +96,7 @@ std::string roofline_text(const RunConfig& run, const Roofline& roofline, const 
                fmt::format("{:.2f}", sum.flops / micro / 1e12),
                fmt::format("{:.1f}", sum.bytes / micro / 1e9),
                fmt::format("{:.2f}", 1e3 * sum.seconds / micro),
-               fmt::format("{:.1f}%", 100 * sum.seconds / roofline.step)});
+               percent_text(sum.seconds / roofline.step)});
   out += kinds.text() + "\n";
   Table table(
       {"operation, of a step", "phase", "calls", "tiles", "waves", "bound by", "ms", "share"});
@@ -108,7 +108,7 @@ std::string roofline_text(const RunConfig& run, const Roofline& roofline, const 
                row.tiles > 0 ? fmt::format("{:.0f}", row.tiles) : "",
                row.tiles > 0 ? fmt::format("{:.0f}", row.waves) : "", std::string(row.ceiling),
                fmt::format("{:.2f}", 1e3 * row.work.seconds),
-               fmt::format("{:.1f}%", 100 * row.work.seconds / roofline.step)});
+               percent_text(row.work.seconds / roofline.step)});
   }
   return out + table.text();
 }

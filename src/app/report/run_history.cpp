@@ -16,20 +16,18 @@
 namespace muo::app {
 namespace {
 
-using Json = nlohmann::json;
-
-double number(const Json& record, std::string_view key) {
+double number(const nlohmann::json& record, std::string_view key) {
   const auto found = record.find(key);
   return found != record.end() && found->is_number() ? found->get<double>()
                                                      : std::numeric_limits<double>::quiet_NaN();
 }
 
-std::string text(const Json& record, std::string_view key) {
+std::string text(const nlohmann::json& record, std::string_view key) {
   const auto found = record.find(key);
   return found != record.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-TrainRecord train_record(const Json& record, std::int64_t step) {
+TrainRecord train_record(const nlohmann::json& record, std::int64_t step) {
   TrainRecord out;
   out.step = step;
   out.tokens = number(record, "tokens");
@@ -69,7 +67,7 @@ void add_train(TrainRecord record, RunHistory& history) {
   }
 }
 
-void add_evaluation(const Json& record, std::int64_t step, RunHistory& history) {
+void add_evaluation(const nlohmann::json& record, std::int64_t step, RunHistory& history) {
   while (!history.eval_step.empty() && history.eval_step.back() >= step) {
     history.eval_step.pop_back();
     history.val_loss.pop_back();
@@ -80,7 +78,7 @@ void add_evaluation(const Json& record, std::int64_t step, RunHistory& history) 
   history.val_bpb.push_back(number(record, "val_bpb"));
 }
 
-void add_update(const Json& record, std::int64_t step, RunHistory& history) {
+void add_update(const nlohmann::json& record, std::int64_t step, RunHistory& history) {
   while (!history.update_step.empty() && history.update_step.back() >= step) {
     history.update_step.pop_back();
     for (auto& [group, ratios] : history.update_ratio)
@@ -102,7 +100,7 @@ void add_update(const Json& record, std::int64_t step, RunHistory& history) {
     ratios.resize(history.update_step.size(), kUnknown);
 }
 
-void add_layers(const Json& record, std::int64_t step, RunHistory& history) {
+void add_layers(const nlohmann::json& record, std::int64_t step, RunHistory& history) {
   while (!history.layers_step.empty() && history.layers_step.back() >= step) {
     history.layers_step.pop_back();
     history.layer_ratio.pop_back();
@@ -111,18 +109,18 @@ void add_layers(const Json& record, std::int64_t step, RunHistory& history) {
   if (ratios == record.end() || !ratios->is_array()) return;
   history.layers_step.push_back(step);
   std::vector<double>& values = history.layer_ratio.emplace_back();
-  for (const Json& ratio : *ratios)
+  for (const nlohmann::json& ratio : *ratios)
     values.push_back(ratio.is_number() ? ratio.get<double>()
                                        : std::numeric_limits<double>::quiet_NaN());
 }
 
-void add_sample(const Json& record, std::int64_t step, RunHistory& history) {
+void add_sample(const nlohmann::json& record, std::int64_t step, RunHistory& history) {
   while (!history.samples.empty() && history.samples.back().step >= step)
     history.samples.pop_back();
   history.samples.push_back({step, text(record, "text")});
 }
 
-void add_alarm(const Json& record, std::int64_t step, RunHistory& history) {
+void add_alarm(const nlohmann::json& record, std::int64_t step, RunHistory& history) {
   while (!history.alarms.empty() && history.alarms.back().step > step)
     history.alarms.pop_back();
   history.alarms.push_back({step, text(record, "alarm"), text(record, "text")});
@@ -146,15 +144,15 @@ bool take_facts(std::string json, RunHistory& history) {
   history.tokenizer.clear();
   history.held_out.clear();
   if (json.empty()) return true;
-  const Json facts = try_strict_json(json);
+  const nlohmann::json facts = try_strict_json(json);
   if (!facts.is_object()) return false;
   history.facts = std::move(json);
   history.tokenizer = text(facts, "tokenizer");
   const auto data = facts.find("data");
   if (data == facts.end() || !data->is_object()) return true;
   history.held_out =
-      fmt::format("{} tokens of fingerprint {}", data->value("val_tokens", Json()).dump(),
-                  data->value("val_fingerprint", Json()).dump());
+      fmt::format("{} tokens of fingerprint {}", data->value("val_tokens", nlohmann::json()).dump(),
+                  data->value("val_fingerprint", nlohmann::json()).dump());
   if (const std::string id = text(*data, "tokenizer"); !id.empty())
     history.held_out += ", tokenizer " + id;
   return true;
@@ -165,7 +163,7 @@ bool add_record(std::string_view line, RunHistory& history) {
     add_train(std::move(*record), history);
     return true;
   }
-  const Json record = try_strict_json(line);
+  const nlohmann::json record = try_strict_json(line);
   if (!record.is_object()) return false;
   const auto step = record.find("step");
   if (step == record.end() || !step->is_number_integer()) return false;

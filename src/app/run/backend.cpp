@@ -52,7 +52,7 @@ std::string why_no_cuda() {
            "run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; else install the driver "
            "whole, on Ubuntu `apt-get install nvidia-driver-580-server`";
   return cuda.missing.starts_with("this build has no")
-             ? cuda.missing + ": build it by `scripts/train.sh`"
+             ? cuda.missing + ": build it by `scripts/train.sh`, or install muograph-cuda"
              : cuda.missing;
 }
 
@@ -199,7 +199,7 @@ std::int64_t least_per_rank(const GroupOptions& group, std::int64_t (*memory)(in
 
 namespace fs = std::filesystem;
 
-std::string_view value_of(std::string_view line, std::string_view key) {
+std::string_view field_of(std::string_view line, std::string_view key) {
   if (!line.starts_with(key)) return {};
   const std::size_t begin = line.find_first_not_of(" \t", key.size());
   return begin == std::string_view::npos ? std::string_view() : line.substr(begin);
@@ -279,8 +279,8 @@ std::vector<Gpu> gpus_here() {
     std::string model;
     std::optional<std::int64_t> number;
     for (std::string line; std::getline(in, line);) {
-      if (const auto text = value_of(line, "Model:"); !text.empty()) model = text;
-      if (const auto text = value_of(line, "Device Minor:"); !text.empty())
+      if (const auto text = field_of(line, "Model:"); !text.empty()) model = text;
+      if (const auto text = field_of(line, "Device Minor:"); !text.empty())
         number = whole_number(text);
     }
     if (number)

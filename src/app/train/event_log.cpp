@@ -22,7 +22,7 @@ void repeat_evaluation(EventLog& log, const std::filesystem::path& metrics, std:
                logged.result.bpb < 0 ? std::nullopt : std::optional(logged.result.bpb));
 }
 
-HparamValue value_of(const OptionRow& row) {
+HparamValue hparam_value(const OptionRow& row) {
   if (const auto* const* flag = std::get_if<bool*>(&row.field)) return **flag;
   if (const auto* const* flag = std::get_if<std::optional<bool>*>(&row.field); flag && **flag)
     return ***flag;
@@ -103,7 +103,7 @@ std::vector<Hparam> hparams_of(TrainOptions options) {
   std::vector<Hparam> out;
   for (const OptionRow& row : option_table(options))
     if ((row.trains || row.group == kModelGroup) && option_text(row) != "auto")
-      out.emplace_back(row.name, value_of(row));
+      out.emplace_back(row.name, hparam_value(row));
   return out;
 }
 
