@@ -51,8 +51,8 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 maps=("-ffile-prefix-map=$PWD/=" "-ffile-prefix-map=$PWD/./=" -ffile-prefix-map=../../=)
 export SOURCE_DATE_EPOCH CXXFLAGS="${maps[*]}" CUDAFLAGS="${maps[*]/#/-Xcompiler=}"
 
-# The licences, into folder $2, of what wheel $1 holds of Debian: libraries, which auditwheel has named as in
-# libfmt-1a2b3c4d.so.9, and those that are headers only.
+# Copies into folder $2 the licences of Debian's libraries in wheel $1, which auditwheel renames like
+# libfmt-1a2b3c4d.so.9, and of the header-only ones.
 licences_of_muograph() {
   local library package packages=(libcli11-dev nlohmann-json3-dev libtomlplusplus-dev)
   for library in "$1"/*.libs/*; do
@@ -64,7 +64,7 @@ licences_of_muograph() {
   for package in "${packages[@]}"; do cp -L "/usr/share/doc/$package/copyright" "$2/$package.copyright"; done
 }
 
-# Of CUDA, whose runtime is linked statically, and of headers.
+# The licences of CUDA, whose runtime is linked statically, and of the header-only libraries.
 licences_of_muograph_cuda() {
   local name file
   cp "$eula" "$2/cuda.EULA.txt"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What somebody without a compiler does with the wheel of build/packages, in a virtual environment: from the file to the
-# first step of training in less than a minute, then what else the program has libraries or files for. As root also the
-# Debian packages, on Debian 12, and processes by the system's MPI. It installs and removes packages: for a chroot
+# Tries the wheel of build/packages in a virtual environment, as a user without a compiler would: the first training step
+# has to come within a minute, then every command runs that needs a bundled library or file. As root it also tries the
+# system's MPI and, on Debian 12, the Debian packages. It installs and removes packages, so it runs in a chroot
 # (scripts/try_in_chroot.sh --packages SUITE), which has python3-venv.
 #   scripts/try_packages.sh
 # Prints one line of JSON. Exit codes: 0 all is well, 1 not (one line on standard error says what).
@@ -18,7 +18,7 @@ text=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')  # th
 venv=$folder/venv
 program=$venv/bin/muograph
 
-# Whether the last command said $1, as a line of a basic regular expression.
+# Fails unless the output of the last command matches the basic regular expression $1.
 expect() { grep -q -- "$1" "$log" || fail "no '$1' in what it said: $(tail -n 5 "$log")"; }
 seconds_since() { echo "$(date +%s.%N) $1" | awk '{printf "%.1f", $1 - $2}'; }
 
@@ -44,7 +44,7 @@ if grep -q avx512bw /proc/cpuinfo; then
 fi
 GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F quietly "$program" doctor
 expect '^host kernels *AVX2'
-# What the core and its plug-ins load came with them, but for the system's own, and for MPI.
+# Every library that the core and its plug-ins load is in the wheel, except the system's own and MPI's.
 find "$installed/muograph" -name '*.so' ! -name libmuograph_mpi.so -exec ldd {} + >"$log"
 if foreign=$(grep '=>' "$log" | grep -vE "=> $installed/|lib(c|m|z|gcc_s|stdc\+\+)\.so"); then
   fail "libraries of other packages: $foreign"

@@ -11,8 +11,8 @@ mkdir -p "$odd/build"
 cp -R CMakeLists.txt src model optim graphs data tests configs docs "$odd"
 if [ -d build/third_party ]; then ln -s "$PWD/build/third_party" "$odd/build"; fi
 
-# What it compiles, from its compile_commands.json, relative to the tree: each source with the target that it is for,
-# and the sources that are compiled together.
+# Lists what build $1 compiles, relative to the tree: the sources that are compiled together, then the objects in its
+# compile_commands.json, each with its target.
 sources() {
   if [ -d "$1/united" ]; then sort "$1"/united/*.cpp; fi
   sed -n 's/.* -o \(CMakeFiles\/muograph_[a-z0-9_]*[.]dir\/\(src\|model\|optim\|graphs\|data\)\/[^ ]*\) -c .*/\1/p' \

@@ -160,7 +160,7 @@ void Parser::apply(const TakeValues& take) const {
 void Parser::apply_config(const std::filesystem::path& file, bool named,
                           const TakeValues& take) const {
   const std::vector<TomlEntry> entries = read_config(file);
-  // Of the option, if it is given and other than in the file: as given.
+  // Whether the option is given, with other values than the file has.
   const auto changed = [&](std::size_t i) {
     const auto entry = std::ranges::find(entries, rows_[i].name, &TomlEntry::key);
     return !given_[i].empty() && (entry == entries.end() || entry->values != given_[i]);
