@@ -84,40 +84,49 @@ if [ -n "$architectures" ]; then
   fi
 fi
 cmake --preset release "${fresh[@]}" --log-level=WARNING "-DMUO_CPUS=$cpus" "${cuda[@]}" >/dev/null
-# Ninja's lines, [1/50] and the rest, as one that says how much is built, and what is left by the weight of each
-# object: the first lines name those that do not exist yet.
-show_progress() {
-  local terminal=
-  if [ -t 1 ]; then terminal=1; fi
-  awk -v terminal=$terminal '
-    function weight() { return /[.]cu[.]o/ ? 60 : /united/ ? 8 : /[.]o$/ ? 1 : 0 }
-    function now(    seconds) { "date +%s" | getline seconds; close("date +%s"); return seconds }
-    BEGIN { begin = now() }
-    !building { all += weight(); building = /^$/; next }
-    /^ninja: no work to do/ { next }
-    !/^\[[0-9]+\/[0-9]+\] / { print; next }
-    {
-      done += weight()
-      passed = now() - begin
-      left = passed * (all / (done + 0.1) - 1)
-      if (done < all / 20 || left < 0 || passed < 5 || (!terminal && passed < shown + 15)) next
-      shown = passed
-      split(substr($1, 2), of, /[\/\]]/)
-      printf "%s%d of %d built, about %s left%s", terminal ? "\r" : "", of[1], of[2],
-             left < 55 ? int(left / 10 + 1) * 10 " s" : int(left / 60 + 0.5) " min", terminal ? "   " : "\n"
-      fflush()
-    }
-    END { if (terminal && shown) printf "\r%40s\r", "" }'
+# Sets `weight` to about the seconds that the object in $1, a file's name or ninja's line, takes to compile.
+weigh() {
+  case $1 in
+    *.cu.o*) weight=60 ;;
+    */united/*) weight=8 ;;
+    *.o) weight=1 ;;
+    *) weight=0 ;;
+  esac
 }
-{
-  (cd build/release && grep -os '^build CMakeFiles/muograph[^ :]*[.]o:' build.ninja |
-    while read -r _ object; do
-      object=${object%:}
-      if [ ! -e "$object" ] && { [ -n "$architectures" ] || [[ $object != *.cu.o ]]; }; then echo "$object"; fi
-    done) || true
-  echo
-  cmake --build --preset release --target "${targets[@]}"
-} | show_progress
+all=0
+while read -r _ object; do
+  object=${object%:}
+  if [ -e "build/release/$object" ] || { [ -z "$architectures" ] && [[ $object = */muograph_@(cuda|fused).dir/* ]]; }; then
+    continue
+  fi
+  weigh "$object"
+  all=$((all + weight))
+done < <(grep -os '^build CMakeFiles/muograph[^ :]*[.]o:' build/release/build.ninja)
+
+# Shows ninja's lines, [1/50] and the rest, as one that says how much is built and how long the rest takes.
+show_progress() {
+  local line terminal='' done=0 shown=0 passed left end=$'\n' begin=$SECONDS
+  if [ -t 1 ]; then terminal=$'\r' end=$'\e[K'; fi
+  while IFS= read -r line; do
+    if ! [[ $line =~ ^\[([0-9]+)/([0-9]+)\]\  ]]; then
+      if [ "$line" != "ninja: no work to do." ]; then printf '%s\n' "$line"; fi
+      continue
+    fi
+    weigh "$line"
+    done=$((done + weight)) passed=$((SECONDS - begin))
+    if [ $passed -lt 5 ] || { [ -z "$terminal" ] && [ $shown -gt 0 ] && [ $passed -lt $((shown + 15)) ]; }; then
+      continue
+    fi
+    shown=$passed left=''
+    if [ $done -le $all ] && [ $((done * 20)) -gt $all ]; then
+      left=$((passed * (all - done) / done))
+      if [ $left -lt 55 ]; then left="$((left / 10 * 10 + 10)) s"; else left="$(((left + 30) / 60)) min"; fi
+    fi
+    printf '%s%d of %d built%s%s' "$terminal" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" "${left:+, about $left left}" "$end"
+  done
+  if [ -n "$terminal" ] && [ $shown -gt 0 ]; then printf '\r\e[K'; fi
+}
+cmake --build --preset release --target "${targets[@]}" | show_progress
 rm -f "${said:-}"
 
 quick=quick.toml

@@ -29,7 +29,7 @@ class TrainScript : public test::ScriptClone {
     fs::create_directories(root_ / "dev");
     fs::create_directories(clone_ / "build/release");
     fs::create_directories(clone_ / "build/third_party");
-    link({"awk", "date", "df", "env", "mktemp", "sleep", "uname"});
+    link({"df", "env", "mktemp", "sleep", "uname"});
     add_command("cmake", "echo cmake \"$@\" >>" + log());
     add_command("setup", "echo setup \"$@\" >>" + log());
     fs::remove(clone_ / "scripts/setup.sh");
