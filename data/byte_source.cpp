@@ -72,9 +72,17 @@ class Decompressed : public ByteSource {
   [[nodiscard]] char* unused() { return input_.data() + used_; }
   [[nodiscard]] std::size_t unused_bytes() const { return filled_ - used_; }
   void use(std::size_t bytes) { used_ += bytes; }
+  // Refuses what grows as no text does, before it fills the memory that its frame asks for.
+  void count_output(std::size_t bytes) {
+    constexpr std::int64_t kMostTimes = 1000, kEnough = 128 << 20;
+    output_ += static_cast<std::int64_t>(bytes);
+    if (output_ > kEnough && output_ / kMostTimes > bytes_taken())
+      fail(concat("grows more than ", kMostTimes, " times as it is decompressed: no text does"));
+  }
 
  private:
   Plain file_;
+  std::int64_t output_ = 0;
   std::vector<char> input_;
   std::size_t used_ = 0, filled_ = 0;
 };
@@ -111,6 +119,7 @@ class Gzip final : public Decompressed {
         fail(concat("not gzip, or damaged: ", stream_.msg == nullptr ? "zlib" : stream_.msg));
       use(unused_bytes() - stream_.avail_in);
       done += room - stream_.avail_out;
+      count_output(room - stream_.avail_out);
       if (state == Z_STREAM_END) within_ = false;
     }
     return done;
@@ -140,6 +149,7 @@ class Zstandard final : public Decompressed {
       if (ZSTD_isError(state) != 0)
         fail(concat("not zstd, or damaged: ", ZSTD_getErrorName(state)));
       use(from.pos);
+      count_output(to.pos - before);
       if (has_input) within_ = state != 0;
       if (!has_input && to.pos == before) {
         if (within_) fail("ends within compressed data: the file was cut off");

@@ -68,7 +68,7 @@ DocumentReader::DocumentReader(std::vector<InputFile> files, const DocumentOptio
   std::erase_if(files_, [&](const InputFile& file) {
     const FileForm form = form_of(file.path);
     const bool is_foreign = form.kind == FileForm::Kind::kForeign;
-    if (is_foreign) leave_out(file, std::string(form.name), std::string(form.advice));
+    if (is_foreign) leave_out(file, std::string(form.name), form.advice);
     return is_foreign;
   });
 }
@@ -124,10 +124,8 @@ void DocumentReader::add_text(DocumentBatch& batch) {
     text = *buffer;
     batch.buffers.push_back(std::move(buffer));
   }
-  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
-    return leave_out(file, "binary",
-                     concat("there is a zero byte at offset ", zero,
-                            ": give text, as UTF-8 if it is UTF-16, or leave it out"));
+  if (const auto [why, advice] = find_not_text(text); !why.empty())
+    return leave_out(file, why, advice);
   batch.documents.push_back({.raw = text, .file = next_file_});
 }
 

@@ -1,10 +1,15 @@
 #include "data/file_form.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
 
 #include "base/check.h"
+#include "base/installed_file.h"
+#include "base/shell_word.h"
+#include "base/utf8.h"
 
 namespace muo::data {
 namespace {
@@ -23,8 +28,9 @@ struct Foreign {
 };
 constexpr std::string_view kDecompress = "decompress it, or compress it with gzip or zstd";
 constexpr std::string_view kUnpack = "unpack it, and give the files";
+constexpr std::string_view kParquet = "pipe it";
 constexpr std::array<Foreign, 12> kForeign = {{
-    {".parquet", "Parquet", "pipe it: scripts/read_parquet.py FILE | muograph tokenize -"},
+    {".parquet", "Parquet", kParquet},
     {".xz", "compressed by xz", kDecompress},
     {".bz2", "compressed by bzip2", kDecompress},
     {".lz4", "compressed by lz4", kDecompress},
@@ -50,10 +56,24 @@ FileForm form_of(const fs::path& path) {
     form.kind = FileForm::Kind::kForeign;
     form.name = foreign->name;
     form.advice = foreign->advice;
+    if (form.advice == kParquet)
+      form.advice +=
+          fmt::format(": {} {} | muograph tokenize -", installed_word("scripts/read_parquet.py"),
+                      shell_word(path.string()));
   } else if (ending == ".jsonl" || ending == ".ndjson" || ending == ".json") {
     form.kind = FileForm::Kind::kJsonLines;
   }
   return form;
+}
+
+NotText find_not_text(std::string_view contents) {
+  if (const std::string_view encoding = other_encoding(contents); !encoding.empty())
+    return {.why = std::string(encoding), .advice = conversion_advice(encoding)};
+  const std::size_t zero = contents.find('\0');
+  if (zero == std::string_view::npos) return {};
+  return {.why = "binary",
+          .advice = concat("there is a zero byte at offset ", zero,
+                           ": give text, as UTF-8 if it is UTF-16, or leave it out")};
 }
 
 std::int64_t LeftOut::count(const std::string& why) const {

@@ -16,11 +16,17 @@ struct FileForm {
     kForeign     // Parquet, archives, compressed in ways that are not read
   };
   Kind kind = Kind::kText;
-  bool compressed = false;       // .gz or .zst after it: open_bytes() decompresses it
-  std::string_view name = {};    // of what is foreign
-  std::string_view advice = {};  // of what is foreign: what to do with it
+  bool compressed = false;     // .gz or .zst after it: open_bytes() decompresses it
+  std::string_view name = {};  // of what is foreign
+  std::string advice = {};     // of what is foreign: what to do with it
 };
 FileForm form_of(const std::filesystem::path& path);
+
+// Why `contents` are not text that is read, and what to do; empty: they are.
+struct NotText {
+  std::string why, advice;
+};
+NotText find_not_text(std::string_view contents);
 
 // Files of folders that were not taken, by why: what is named is refused instead.
 class LeftOut {

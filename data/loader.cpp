@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/threads.h"
 
 namespace muo::data {
 namespace {
@@ -35,7 +36,7 @@ class Loader::Impl {
         options_(options),
         slots_(slots),
         slot_count_(static_cast<std::int64_t>(slots.size()) / slot_bytes(options)),
-        thread_([this] { run(); }) {}
+        thread_(start_thread([this] { run(); })) {}
 
   ~Impl() {
     {
@@ -79,7 +80,7 @@ class Loader::Impl {
   void run() {
     try {
       for (std::int64_t index = 0; wait_for_room(index); ++index) {
-        if (!fill(options_.first_step + index, slot(index))) return;
+        if (!fill(options_.first_row + index * options_.rows_per_step(), slot(index))) return;
         {
           const std::lock_guard lock(mutex_);
           filled_ = index + 1;
@@ -102,14 +103,13 @@ class Loader::Impl {
     return !stop_;
   }
 
-  bool fill(std::int64_t step, const Batch& batch) {
+  bool fill(std::int64_t first_row, const Batch& batch) {
     auto* inputs = batch.inputs.as<std::int32_t>();
     auto* targets = batch.targets.as<std::int32_t>();
     for (std::int64_t a = 0; a < options_.accumulation; ++a) {
       for (std::int64_t b = 0; b < options_.batch; ++b) {
         if (stop_) return false;
-        const std::int64_t g = (a * options_.world + options_.rank) * options_.batch + b;
-        rows_.read(step, g, row_);
+        rows_.read(first_row + (a * options_.world + options_.rank) * options_.batch + b, row_);
         inputs = std::copy(row_.begin(), row_.end() - 1, inputs);
         targets = std::copy(row_.begin() + 1, row_.end(), targets);
       }
@@ -140,14 +140,9 @@ Loader::Loader(TrainingRows& rows, const LoaderOptions& options, std::span<std::
   MUO_CHECK(0 <= options.rank && options.rank < options.world, "rank ", options.rank, " of ",
             options.world);
   MUO_CHECK(options.batch > 0 && options.seq_len > 0 && options.accumulation > 0 &&
-                options.first_step >= 0,
+                options.first_row >= 0,
             "batch ", options.batch, ", sequence ", options.seq_len, ", accumulation ",
-            options.accumulation, ", first step ", options.first_step);
-  const std::int64_t per_step = options.accumulation * options.world * options.batch;
-  const RowsShape& shape = rows.shape();
-  MUO_CHECK(per_step == shape.rows_per_step && options.seq_len == shape.seq_len, per_step,
-            " rows of ", options.seq_len, " per step, but there are ", shape.rows_per_step, " of ",
-            shape.seq_len);
+            options.accumulation, ", first row ", options.first_row);
   const auto bytes = static_cast<std::int64_t>(slots.size());
   MUO_CHECK(bytes % slot_bytes(options) == 0 && bytes / slot_bytes(options) >= 2, bytes,
             " bytes for slots of ", slot_bytes(options));

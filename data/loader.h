@@ -11,7 +11,7 @@ namespace muo::data {
 
 // Inputs and targets of one step of one rank, each (accumulation, batch, seq_len) int32 in pinned
 // host memory: targets are the inputs shifted by one. Row b of micro-step a on rank r is row
-// g = (a * world + r) * batch + b of the step.
+// (a * world + r) * batch + b of the step.
 struct Batch {
   Tensor inputs;
   Tensor targets;
@@ -23,15 +23,17 @@ struct LoaderOptions {
   std::int64_t batch = 1;  // rows per rank and micro-step
   std::int64_t seq_len = 1;
   std::int64_t accumulation = 1;
-  std::int64_t first_step = 0;
+  std::int64_t first_row = 0;  // the number, from the run's start on, of the first step's row 0
+
+  [[nodiscard]] std::int64_t rows_per_step() const { return accumulation * world * batch; }
 };
 
-// Fills a ring of slots on its own thread, ahead of the consumer; step first_step comes first, so a
-// run resumes by saying where. `slots` is pinned memory of a multiple of slot_bytes(options) bytes,
-// at least two slots, aligned to 64 bytes; it and `rows`, which is the thread's, outlive the
-// loader, and the shape of the rows is that of the options. One thread consumes. Nothing is
-// allocated after construction, but by the first reading of `rows`. The destructor may be called at
-// any time, with or without a batch held; it waits for at most one row to be read.
+// Fills a ring of slots on its own thread, ahead of the consumer, with the rows from first_row on,
+// so a run resumes by saying how many it has trained. `slots` is pinned memory of a multiple of
+// slot_bytes(options) bytes, at least two slots, aligned to 64 bytes; it and `rows`, which is the
+// thread's and has rows of seq_len, outlive the loader. One thread consumes. Nothing is allocated
+// after construction, but by the first reading of `rows`. The destructor may be called at any time,
+// with or without a batch held; it waits for at most one row to be read.
 class Loader {
  public:
   Loader(TrainingRows& rows, const LoaderOptions& options, std::span<std::byte> slots);

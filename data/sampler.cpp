@@ -1,7 +1,6 @@
 #include "data/sampler.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/check.h"
 #include "base/philox.h"
@@ -14,32 +13,26 @@ constexpr std::uint64_t kDrawsPerEpoch = 8;  // the offset, then those of the pe
 
 }  // namespace
 
-RowSampler::RowSampler(std::int64_t tokens, std::int64_t seq_len, std::int64_t rows_per_step,
-                       std::uint64_t seed)
+RowSampler::RowSampler(std::int64_t tokens, std::int64_t seq_len, std::uint64_t seed)
     : tokens_(tokens),
       seq_len_(seq_len),
-      rows_per_step_(rows_per_step),
       // One block less than fits, so that the offset of an epoch can be anything up to a block.
       rows_per_epoch_(seq_len > 0 ? std::max<std::int64_t>(1, tokens / seq_len - 1) : 0),
       seed_(seed) {
-  MUO_CHECK(seq_len > 0 && rows_per_step > 0, "sequence length ", seq_len, ", rows per step ",
-            rows_per_step);
+  MUO_CHECK(seq_len > 0, "sequence length ", seq_len);
   if (tokens <= seq_len)
     throw InputError(concat("the data is too short: ", tokens, " tokens, but one row takes ",
                             seq_len + 1, " (sequence length ", seq_len,
                             " and the next token); give more data or a smaller --max-seq-len"));
 }
 
-std::int64_t RowSampler::position(std::int64_t step, std::int64_t g) const {
-  MUO_CHECK(step >= 0 && step < std::numeric_limits<std::int64_t>::max() / rows_per_step_ &&
-                0 <= g && g < rows_per_step_,
-            "row ", g, " of ", rows_per_step_, " in step ", step);
-  const std::int64_t row = step * rows_per_step_ + g;
-  const auto first_draw = static_cast<std::uint64_t>(row / rows_per_epoch_) * kDrawsPerEpoch;
+std::int64_t RowSampler::position(std::int64_t n) const {
+  MUO_CHECK(n >= 0, "row ", n);
+  const auto first_draw = static_cast<std::uint64_t>(n / rows_per_epoch_) * kDrawsPerEpoch;
   const CounterRandom random(seed_, "data order");
   const Permutation blocks(static_cast<std::uint64_t>(rows_per_epoch_), random, first_draw + 1);
   const auto block =
-      static_cast<std::int64_t>(blocks(static_cast<std::uint64_t>(row % rows_per_epoch_)));
+      static_cast<std::int64_t>(blocks(static_cast<std::uint64_t>(n % rows_per_epoch_)));
   // What is left beside the rows of an epoch goes before or after them.
   const auto left_over = static_cast<std::uint64_t>(tokens_ - 1 - rows_per_epoch_ * seq_len_);
   const auto offset = static_cast<std::int64_t>(random.bits(first_draw) % (left_over + 1));

@@ -19,6 +19,7 @@
 
 #include "base/check.h"
 #include "base/file_bytes.h"
+#include "base/installed_file.h"
 #include "base/threads.h"
 #include "data/concat_data.h"
 #include "data/shard_manifest.h"
@@ -40,11 +41,10 @@ const ShardFormat& check_header(const std::filesystem::path& path, std::span<con
                                 std::int32_t magic, std::int32_t version, std::int32_t count) {
   const ShardFormat* const format = find_format(magic);
   if (format == nullptr && bytes.size() >= sizeof magic)
-    fail(path,
-         fmt::format("not a token shard: its first number is {}, neither {} nor {}; "
-                     "shards have a header, which scripts/convert_nanogpt_data.py puts before "
-                     "nanoGPT's ids",
-                     magic, kNarrowShard.magic, kWideShard.magic));
+    fail(path, fmt::format("not a token shard: its first number is {}, neither {} nor {}; "
+                           "shards have a header, which {} puts before nanoGPT's ids",
+                           magic, kNarrowShard.magic, kWideShard.magic,
+                           installed_word("scripts/convert_nanogpt_data.py")));
   if (bytes.size() < kShardHeaderBytes)
     fail(path, fmt::format("truncated: {} bytes, less than the {} of a shard's header; copy or "
                            "write it again",

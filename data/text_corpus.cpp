@@ -13,6 +13,8 @@
 
 #include "base/check.h"
 #include "base/file_bytes.h"
+#include "base/shell_word.h"
+#include "base/system_limits.h"
 #include "base/threads.h"
 #include "data/concat_data.h"
 #include "data/file_form.h"
@@ -110,14 +112,13 @@ Slices read_documents(std::span<const InputFile> files, std::int64_t max_bytes, 
     }
     const FileBytes contents(file.path);
     const std::string_view text = contents.text();
-    const std::size_t nul = text.find('\0');
+    const auto [why, advice] = find_not_text(text);
     if (file.named && text.empty())
       throw InputError(concat(file.path.native(), ": the file is empty; give one with text"));
-    if (file.named && nul != std::string_view::npos)
-      throw InputError(concat(file.path.native(), ": not text (a zero byte at offset ", nul,
-                              "); give text, as UTF-8 if it is UTF-16, or .bin token shards"));
-    if (text.empty() || nul != std::string_view::npos) {
-      left_out.add(text.empty() ? "empty" : "binary");
+    if (file.named && !why.empty())
+      throw InputError(concat(file.path.native(), " is ", why, ", not text; ", advice));
+    if (text.empty() || !why.empty()) {
+      left_out.add(text.empty() ? "empty" : why);
       continue;
     }
     documents.push_back({.file = contents, .text = text});
@@ -163,6 +164,23 @@ Slices hold_out(Slices& train, double fraction, std::string& method) {
   return val;
 }
 
+// What is tokenized here is held in memory, and while it is made more than once. Measured with
+// 4,096 tokens on 113 MB of source code: 3.1 bytes for each of one file, 1.3 for those of 200
+// files.
+void require_room_for_tokens(std::int64_t text_bytes, const DataOptions& options) {
+  constexpr std::int64_t kBytesOfMemory = 3;
+  const AvailableMemory available = available_memory();
+  if (text_bytes <= available.bytes / kBytesOfMemory) return;
+  std::string files;
+  for (const auto& path : options.paths)
+    files += concat(shell_word(path.native()), " ");
+  throw InputError(concat("--data: to tokenize ", readable(text_bytes),
+                          " of text in memory takes about ", readable(kBytesOfMemory * text_bytes),
+                          ", ", readable(available.bytes), " are available", available.limit,
+                          ": make token shards of it, which stay on the disk: muograph tokenize ",
+                          files, "--tokenizer ", shell_word(options.tokenizer), " --out DIR"));
+}
+
 void tokenize(Slices& documents, const Tokenizer& tokenizer, std::int32_t bos) {
   std::vector<std::string_view> texts;
   for (const Slice& document : documents)
@@ -202,6 +220,7 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
   const std::int64_t file_bytes = text_bytes(train) + text_bytes(val);
   const bool is_bytes = options.tokenizer == "byte";
   if (!is_bytes) {
+    require_room_for_tokens(file_bytes, options);
     tokenize(train, *tokenizer, bos);
     tokenize(val, *tokenizer, bos);
   }

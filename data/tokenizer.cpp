@@ -62,6 +62,17 @@ class BytesDecoder final : public TextDecoder {
   const Tokenizer& tokenizer_;
 };
 
+// By which no text is other tokens than its bytes, however it is cut.
+BpeDefinition byte_definition() {
+  const ByteTokenizer bytes;
+  BpeDefinition definition;
+  definition.splits = {read_split("gpt2", "byte")};
+  for (std::int32_t id = 0; id < kBosToken; ++id)
+    definition.vocabulary.add(bytes.bytes_of(id), id);
+  definition.special.assign(bytes.special_tokens().begin(), bytes.special_tokens().end());
+  return definition;
+}
+
 fs::path file_of(const fs::path& name) {
   std::error_code none;
   fs::path file = name;
@@ -108,6 +119,8 @@ std::unique_ptr<const Tokenizer> open_tokenizer(const fs::path& name) {
 }
 
 TokenizerCopy copy_tokenizer(const fs::path& name) {
+  if (name == "byte")
+    return {.name = "tokenizer.json", .contents = write_tokenizer_json(byte_definition())};
   const FileBytes contents(file_of(name));
   if (is_sentencepiece_model(contents.text()))
     return {.name = "tokenizer.model", .contents = std::string(contents.text())};

@@ -83,8 +83,8 @@ std::optional<std::int32_t> find_bos(const Tokenizer& tokenizer);
 // The same; if there is none, throws InputError that names the tokenizer `name`.
 std::int32_t need_bos(const Tokenizer& tokenizer, const std::filesystem::path& name);
 
-// What shards and runs keep of a file of open_tokenizer(): a SentencePiece model as it is, as
-// tokenizer.model, others as a tokenizer.json.
+// What shards, runs and exported models keep of what open_tokenizer() takes: a SentencePiece model
+// as it is, as tokenizer.model, others as a tokenizer.json; "byte" as one without merges.
 struct TokenizerCopy {
   std::string name;  // of kTokenizerNames
   std::string contents;

@@ -14,19 +14,15 @@ namespace {
 
 class ContiguousRows final : public TrainingRows {
  public:
-  ContiguousRows(const TokenData& data, const RowsShape& shape, std::uint64_t seed)
-      : data_(data),
-        shape_(shape),
-        sampler_(data.size(), shape.seq_len, shape.rows_per_step, seed) {}
+  ContiguousRows(const TokenData& data, std::int64_t seq_len, std::uint64_t seed)
+      : data_(data), sampler_(data.size(), seq_len, seed) {}
 
-  [[nodiscard]] const RowsShape& shape() const override { return shape_; }
-  void read(std::int64_t step, std::int64_t g, std::span<std::int32_t> row) override {
-    data_.read(sampler_.position(step, g), row);
+  void read(std::int64_t n, std::span<std::int32_t> row) override {
+    data_.read(sampler_.position(n), row);
   }
 
  private:
   const TokenData& data_;
-  RowsShape shape_;
   RowSampler sampler_;
 };
 
@@ -55,17 +51,14 @@ class ShuffledDocuments {
 
 class PackedRows final : public TrainingRows {
  public:
-  PackedRows(const Corpus& corpus, const RowsShape& shape, std::uint64_t seed)
+  PackedRows(const Corpus& corpus, std::int64_t seq_len, std::uint64_t seed)
       : data_(*corpus.train),
-        shape_(shape),
         documents_(*corpus.train_documents, seed),
-        packer_(shape.seq_len + 1, [this] { return std::optional(documents_.next()); }) {}
+        packer_(seq_len + 1, [this] { return std::optional(documents_.next()); }) {}
 
-  [[nodiscard]] const RowsShape& shape() const override { return shape_; }
-  void read(std::int64_t step, std::int64_t g, std::span<std::int32_t> row) override {
-    const std::int64_t wanted = step * shape_.rows_per_step + g;
-    MUO_CHECK(wanted >= next_, "row ", wanted, " is asked for after row ", next_ - 1);
-    for (; next_ < wanted; ++next_)
+  void read(std::int64_t n, std::span<std::int32_t> row) override {
+    MUO_CHECK(n >= next_, "row ", n, " is asked for after row ", next_ - 1);
+    for (; next_ < n; ++next_)
       packer_.next_row();
     ++next_;
     for (const TokenSpan& piece : packer_.next_row()) {
@@ -76,7 +69,6 @@ class PackedRows final : public TrainingRows {
 
  private:
   const TokenData& data_;
-  RowsShape shape_;
   ShuffledDocuments documents_;
   RowPacker packer_;
   std::int64_t next_ = 0;  // row that the packer gives next
@@ -84,11 +76,11 @@ class PackedRows final : public TrainingRows {
 
 }  // namespace
 
-std::unique_ptr<TrainingRows> make_training_rows(const Corpus& corpus, const RowsShape& shape,
+std::unique_ptr<TrainingRows> make_training_rows(const Corpus& corpus, std::int64_t seq_len,
                                                  std::uint64_t seed) {
   if (corpus.train_documents == nullptr)
-    return std::make_unique<ContiguousRows>(*corpus.train, shape, seed);
-  return std::make_unique<PackedRows>(corpus, shape, seed);
+    return std::make_unique<ContiguousRows>(*corpus.train, seq_len, seed);
+  return std::make_unique<PackedRows>(corpus, seq_len, seed);
 }
 
 PackingUse measure_packing(const Corpus& corpus, std::int64_t seq_len, std::uint64_t seed) {

@@ -10,6 +10,7 @@ using Kind = InitialValues::Kind;
 // Appends the parameters in forward order and, with them, their indices.
 struct Builder {
   DType dtype;
+  std::int64_t vocab_size;
   std::vector<ParamSpec> specs = {};
   int layer = kNoLayer;
 
@@ -20,6 +21,7 @@ struct Builder {
                         role == ParamRole::kUnembedding || role == ParamRole::kValueEmbedding;
     specs.push_back({.name = std::move(name),
                      .shape = shape,
+                     .used_rows = matrix && role != ParamRole::kMatrix ? vocab_size : -1,
                      .role = role,
                      .layer = layer,
                      .init = init,
@@ -90,13 +92,13 @@ GptParams build(const GptConfig& c, Builder& builder) {
 }  // namespace
 
 std::vector<ParamSpec> gpt_parameters(const GptConfig& config) {
-  Builder builder{.dtype = config.dtype};
+  Builder builder{.dtype = config.dtype, .vocab_size = config.vocab_size};
   build(config, builder);
   return builder.specs;
 }
 
 GptParams index_parameters(const GptConfig& config) {
-  Builder builder{.dtype = config.dtype};
+  Builder builder{.dtype = config.dtype, .vocab_size = config.vocab_size};
   return build(config, builder);
 }
 

@@ -1,5 +1,8 @@
 #include "optim/bucket_update.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "kernels/muon.h"
 
 namespace muo::optim {
@@ -12,8 +15,15 @@ BucketUpdate::BucketUpdate(const BucketTensors& tensors, std::span<const ParamSp
     if (!tensors.holds_state(unit)) continue;
     const Shape& shape = params[unit.param].shape;
     const double rate = bucket().rule == UpdateRule::kMuon ? muon_rate(shape[0], shape[1]) : 1.0;
-    for (const Range held : ranges().state.within(unit_range(unit))) {
+    // The padding of a vocabulary is committed alone, and not counted.
+    const Range whole = unit_range(unit);
+    const std::int64_t padding = std::clamp(
+        whole.begin + params[unit.param].used_elements() - unit.begin, whole.begin, whole.end);
+    std::vector<Range> held_ranges = ranges().state.within({whole.begin, padding});
+    std::ranges::copy(ranges().state.within({padding, whole.end}), std::back_inserter(held_ranges));
+    for (const Range held : held_ranges) {
       CommitRange next{.range = held,
+                       .is_padding = held.begin >= padding,
                        .first_part = parts,
                        .rate = rate,
                        .adam_group = unit.adam_group,
@@ -27,7 +37,7 @@ BucketUpdate::BucketUpdate(const BucketTensors& tensors, std::span<const ParamSp
       } else {
         commit_ranges_.push_back(next);
       }
-      if (!tensors.writes_state()) continue;
+      if (!tensors.writes_state() || next.is_padding) continue;
       const std::int64_t count = commit_parts(held.size());
       pieces_.push_back({.param = static_cast<std::int32_t>(unit.param),
                          .parts = static_cast<std::int32_t>(count),
@@ -38,7 +48,7 @@ BucketUpdate::BucketUpdate(const BucketTensors& tensors, std::span<const ParamSp
 }
 
 Tensor BucketUpdate::squares_of(const CommitRange& each) const {
-  if (!squares_) return {};
+  if (!squares_ || each.is_padding) return {};
   const std::int64_t parts = each.pieces * commit_parts(each.range.size() / each.pieces);
   return squares_.rows(each.first_part, each.first_part + parts)
       .view({each.pieces, parts / each.pieces, kUpdateSquares});
@@ -46,7 +56,8 @@ Tensor BucketUpdate::squares_of(const CommitRange& each) const {
 
 bool BucketUpdate::continues(const CommitRange& last, const CommitRange& next) {
   if (last.range.end != next.range.begin || last.range.size() != last.pieces * next.range.size() ||
-      last.rate < next.rate || next.rate < last.rate || last.adam_group != next.adam_group)
+      last.rate < next.rate || next.rate < last.rate || last.adam_group != next.adam_group ||
+      last.is_padding != next.is_padding)
     return false;
   return !next.rounding || (last.param == next.param &&
                             last.rounding->begin + last.range.size() == next.rounding->begin);

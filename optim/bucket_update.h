@@ -42,6 +42,7 @@ class BucketUpdate {
   struct CommitRange {
     Range range;
     std::int64_t pieces = 1;
+    bool is_padding = false;  // of a vocabulary: its squares are not summed
     std::int64_t first_part = 0;
     double rate = 1;     // Muon's, by shape
     int adam_group = 0;  // AdamW's

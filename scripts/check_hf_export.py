@@ -1,24 +1,30 @@
 #!/usr/bin/env python3
-"""Loads what `muograph checkpoint export --hf` and `--hf-code` write with Hugging Face's transformers and compares
-logits with ours.
+"""Loads what `muograph checkpoint export --hf` and `--hf-code` write with Hugging Face's transformers, 4.57 or 5, and
+compares logits and texts with ours.
 
     scripts/check_hf_export.py MUOGRAPH [--checkpoint DIR] [--out FILE.json]
 
 MUOGRAPH is the program. Without --checkpoint it trains small models first, a second each: plain ones for the port of
-nanochat in transformers, others for the code that goes beside the weights. Every logit after each of a few prompts has
-to be within 1e-4, in fp32. Other values of fields of config.json have to be a hundred times as far off: a check that
-they passed would see nothing. Padding on either side must change nothing, and generate() must go on as `sample` does.
-Needs PyTorch and transformers, and writes what was measured to FILE.
+nanochat in transformers 5, others for the code that goes beside the weights. Every logit after each of a few prompts
+has to be within 1e-4, in fp32. Other values of fields of config.json have to be a hundred times as far off: a check
+that they passed would see nothing. Tokenizers give our ids without a question about the code, generate() and
+pipeline() go on as `sample` does, the lines that the export ends with run, Trainer takes the same step whatever it
+accumulates, and arguments of forward() mean what they mean to the port. Needs PyTorch, transformers and accelerate, and
+writes what was measured to FILE.
 """
 import argparse
 import datetime
+import importlib.util
 import json
+import os
 import pathlib
 import platform
 import subprocess
 import sys
 import tempfile
+import unittest.mock
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is there
 import torch
 import transformers
 
@@ -36,7 +42,9 @@ MODELS = {
     "nanochat's": ("--hf-code", "--n-head 4 --n-kv-head 2 --max-seq-len 256"),
     "nanochat's, of documents": ("--hf-code", "--n-head 2 --max-seq-len 256 --document-mask on --softcap 0"),
     "plain, with code": ("--hf-code", "--model plain --n-head 2 --max-seq-len 256 --qk-scale 0.9"),
+    "with a tokenizer of its own": ("--hf-code", "--n-head 2 --max-seq-len 256 --tokenizer {folder}/tokenizer.json"),
 }
+HAS_PORT = importlib.util.find_spec("transformers.models.nanochat") is not None
 # Other values of fields of config.json: the port's defaults, or those of its relatives.
 WRONG = {
     "--hf": {
@@ -75,8 +83,13 @@ def our_logits(program, checkpoint, prompt):
     return said["context"], torch.tensor([logit for _, logit in sorted(said["logits"])], dtype=torch.float64)
 
 
+def trusting(option):
+    """What has to be said of an export so that its code may run."""
+    return {"trust_remote_code": True} if option == "--hf-code" else {}
+
+
 def load(folder, option, **changes):
-    words = {"trust_remote_code": True} if option == "--hf-code" else {}
+    words = trusting(option)
     config = transformers.AutoConfig.from_pretrained(folder, **words, **changes)
     words.update({} if words else {"attn_implementation": "eager"})
     model, report = transformers.AutoModelForCausalLM.from_pretrained(
@@ -86,17 +99,18 @@ def load(folder, option, **changes):
     return model.eval(), {key: sorted(value) for key, value in report.items() if value}
 
 
+@torch.no_grad()
 def distance(model, wanted):
     """The largest difference of a logit, over all prompts."""
     worst = 0.0
-    with torch.no_grad():
-        for tokens, logits in wanted:
-            theirs = model(torch.tensor([tokens])).logits[0, -1].double()
-            assert theirs.shape == logits.shape, (theirs.shape, logits.shape)
-            worst = max(worst, (theirs - logits).abs().max().item())
+    for tokens, logits in wanted:
+        theirs = model(torch.tensor([tokens])).logits[0, -1].double()
+        assert theirs.shape == logits.shape, (theirs.shape, logits.shape)
+        worst = max(worst, (theirs - logits).abs().max().item())
     return worst
 
 
+@torch.no_grad()
 def padded_distance(model, wanted):
     """The largest difference of a logit where rows of a batch are padded, on the left and on the right."""
     longest = max(len(tokens) for tokens, _ in wanted)
@@ -108,43 +122,157 @@ def padded_distance(model, wanted):
             rows.append(padding + tokens if side == "left" else tokens + padding)
             seen = [1] * len(tokens)
             masks.append(padding + seen if side == "left" else seen + padding)
-        with torch.no_grad():
-            theirs = model(torch.tensor(rows), attention_mask=torch.tensor(masks)).logits.double()
+        theirs = model(torch.tensor(rows), attention_mask=torch.tensor(masks)).logits.double()
         for row, (tokens, logits) in zip(theirs, wanted):
             last = row[-1] if side == "left" else row[len(tokens) - 1]
             worst = max(worst, (last - logits).abs().max().item())
     return worst
 
 
-def generates_as_we_do(program, model, checkpoint, tokens):
+def packed(texts):
+    """Texts in one row, and their positions."""
+    return (torch.tensor([sum(texts, [])]), torch.tensor([[at for text in texts for at in range(len(text))]]))
+
+
+def tensors_of(output):
+    for each in output if isinstance(output, tuple) else output.to_tuple():
+        yield from each if isinstance(each, tuple) else (each,)
+
+
+@torch.no_grad()
+def wrong_arguments(model, wanted):
+    """What forward() takes otherwise than models of transformers do."""
+    texts = [tokens for tokens, _ in wanted]
+    row, positions = packed(texts)
+    together, begin = model(row, position_ids=positions).logits[0], 0
+    for tokens in texts:
+        alone = model(torch.tensor([tokens])).logits[0]
+        if (together[begin:begin + len(tokens)] - alone).abs().max() > BOUND:
+            yield f"a text of {len(tokens)} tokens that is packed has other logits than alone"
+        begin += len(tokens)
+    text = torch.tensor([texts[-1]])
+    usual, later = model(text).logits, model(text, position_ids=torch.arange(7, 7 + text.size(1))[None]).logits
+    if (usual - later).abs().max() > BOUND:
+        yield "logits at later positions differ"
+    for name, value in {"past_key_values": object(), "inputs_embeds": usual, "output_attentions": True}.items():
+        try:
+            model(text, **{name: value})
+            yield f"{name} is not refused"
+        except ValueError as error:
+            if name not in str(error):
+                yield f"{name} is refused without its name: {error}"
+
+
+@torch.no_grad()
+def differences_from_port(model, port, wanted):
+    """Arguments with which a model gives something else than the port, which has its weights."""
+    row, positions = (each[:, :model.config.seq_len] for each in packed([tokens for tokens, _ in wanted]))
+    labels = torch.where(row % 3 == 0, -100, row)
+    for words in ({}, {"return_dict": False}, {"logits_to_keep": 1}, {"logits_to_keep": torch.tensor([0, 5])},
+                  {"output_hidden_states": True}, {"position_ids": positions}, {"labels": labels},
+                  {"labels": labels, "num_items_in_batch": torch.tensor(7)}, {"position_ids": positions + 3},
+                  {"position_ids": positions, "attention_mask": torch.ones_like(row)}):
+        ours, theirs = (each(row, use_cache=False, **words) for each in (model, port))
+        a, b = list(tensors_of(ours)), list(tensors_of(theirs))
+        if isinstance(ours, tuple) != isinstance(theirs, tuple) or [x.shape for x in a] != [x.shape for x in b]:
+            yield f"forward({', '.join(words)}) gives {[x.shape for x in a]}, the port {[x.shape for x in b]}"
+        elif max((x - y).abs().max().item() for x, y in zip(a, b)) > BOUND:
+            yield f"forward({', '.join(words)}) gives other values than the port"
+
+
+def wrong_texts(program, option, checkpoint, folder, model, wanted):
+    """Where tokenizer, generate() and pipeline() go another way than `sample`."""
+    # transformers 5 reads config.json first, and would ask about the code that it names.
+    said = {"trust_remote_code": False} if HAS_PORT else {}
+    with unittest.mock.patch("builtins.input", return_value="n") as question:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **said)
+    if question.called:
+        yield "AutoTokenizer asks whether code may run"
+    for prompt, (tokens, _) in zip(LONG, wanted):
+        if tokenizer(prompt)["input_ids"] != tokens:
+            yield f"{prompt!r} has the ids {tokenizer(prompt)['input_ids']}, not {tokens}"
+        if tokenizer.decode(tokens[1:]) != prompt:
+            yield f"the ids of {prompt!r} are decoded to {tokenizer.decode(tokens[1:])!r}"
+    every = "".join(map(chr, range(0x800))) + "\u4e16\U0001f600\U0010ffff"
+    if len(tokenizer) == 257 and tokenizer(every)["input_ids"] != [256, *every.encode()]:
+        yield "tokens of bytes are not bytes"
+    prompt = PROMPTS[2]
     ours = run(program, "sample", checkpoint, "--backend", "host", "--dtype", "fp32", "--temperature", 0,
-               "--max-tokens", 20, "--prompt", PROMPTS[2])
-    theirs = model.generate(torch.tensor([tokens]), do_sample=False, max_new_tokens=20, pad_token_id=0)[0].tolist()
-    text = bytes(token for token in theirs if token < 256).decode(errors="replace")
-    return ours.rstrip("\n") == text.rstrip("\n")
+               "--max-tokens", 20, "--prompt", prompt).rstrip("\n")
+    words = {"do_sample": False, "max_new_tokens": 20}
+    for more in ({}, {"use_cache": True}, {"output_hidden_states": True}):
+        tokens = model.generate(**tokenizer(prompt, return_tensors="pt"), **words, **more)[0]
+        text = tokenizer.decode(tokens, skip_special_tokens=True).rstrip("\n")
+        if text != ours:
+            yield f"generate({more}) gives {text!r}, sample {ours!r}"
+    generate = transformers.pipeline("text-generation", model=str(folder), **trusting(option))
+    text = generate(prompt, **words)[0]["generated_text"].rstrip("\n")
+    if text != ours:
+        yield f"pipeline() gives {text!r}, sample {ours!r}"
+
+
+def wrong_lines(said):
+    """Whether the last three lines that the export says run."""
+    done = subprocess.run([sys.executable, "-c", "\n".join(said.splitlines()[-3:])], text=True, capture_output=True,
+                          stdin=subprocess.DEVNULL)
+    if done.returncode != 0 or not done.stdout.startswith("Once upon a time"):
+        yield f"the lines that load it end with {done.returncode}: {done.stdout}{done.stderr}"
+
+
+def trainer_step(folder, accumulated, out):
+    """Loss and gradient norm of a step of eight rows, as Trainer says, and the loss that they have."""
+    model, _ = load(folder, "--hf-code")
+    text = torch.tensor(list(TEXT.encode()[:512])).view(8, 64)
+    at = torch.arange(64)
+    labels = torch.stack([torch.where(at < 1 + 7 * i, -100, row) for i, row in enumerate(text)])  # rows count unlike
+    with torch.no_grad():
+        loss = torch.nn.functional.cross_entropy(model(text).logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+    arguments = transformers.TrainingArguments(
+        output_dir=str(out), per_device_train_batch_size=8 // accumulated, gradient_accumulation_steps=accumulated,
+        max_steps=1, optim="sgd", max_grad_norm=1e9, logging_steps=1, report_to="none", save_strategy="no",
+        use_cpu=True, disable_tqdm=True)
+    trainer = transformers.Trainer(model=model, args=arguments, train_dataset=[
+        {"input_ids": row, "labels": label} for row, label in zip(text, labels)])
+    trainer.remove_callback(transformers.PrinterCallback)
+    trainer.train()
+    said = trainer.state.log_history[0]
+    return said["loss"], said["grad_norm"], loss.item()
+
+
+def wrong_training(folder, out, result):
+    steps = {accumulated: trainer_step(folder, accumulated, out) for accumulated in (1, 2, 8)}
+    result["trainer_loss_and_norm"] = {accumulated: step[:2] for accumulated, step in steps.items()}
+    for accumulated, (loss, norm, expected) in steps.items():
+        if abs(loss / expected - 1) > 1e-3 or abs(norm / steps[1][1] - 1) > 1e-3:
+            yield f"Trainer has loss {loss}, not {expected}, norm {norm}, not {steps[1][1]}, in {accumulated} parts"
 
 
 def check(program, name, option, checkpoint, folder):
-    run(program, "checkpoint", "export", checkpoint, option, folder)
+    said = run(program, "checkpoint", "export", checkpoint, option, folder)
     model, report = load(folder, option)
-    if report:
-        sys.exit(f"check_hf_export.py: {name}: not all tensors are the model's: {report}")
-    prompts = PROMPTS if option == "--hf" else LONG
-    wanted = [our_logits(program, checkpoint, prompt) for prompt in prompts]
+    wrong = [f"not all tensors are the model's: {report}"] if report else []
+    wanted = [our_logits(program, checkpoint, prompt) for prompt in (PROMPTS if option == "--hf" else LONG)]
     largest = max(logits.abs().max().item() for _, logits in wanted)
     result = {"model": name, "parameters": sum(p.numel() for p in model.parameters()),
               "logits": sum(len(logits) for _, logits in wanted), "largest_logit": round(largest, 3),
               "largest_difference": distance(model, wanted), "if_changed": {}}
+    wrong += wrong_texts(program, option, checkpoint, folder, model, wanted)
+    wrong += wrong_lines(said)
     if option == "--hf-code":
         result["largest_difference_with_padding"] = padded_distance(model, wanted)
-        if not generates_as_we_do(program, model, checkpoint, wanted[2][0]):
-            sys.exit(f"check_hf_export.py: {name}: generate() gives another text than sample")
+        wrong += wrong_arguments(model, wanted)
+        wrong += wrong_training(folder, folder.with_name(f"{folder.name}_trained"), result)
+    else:
+        with_code = folder.with_name(f"{folder.name}_code")
+        run(program, "checkpoint", "export", checkpoint, "--hf-code", with_code)
+        wrong += differences_from_port(load(with_code, "--hf-code")[0], model, wanted)
     for what, changes in WRONG[option].items():
         if all(getattr(model.config, key) == value for key, value in changes.items()):
             continue  # is what it is
         if any(getattr(model.config, key) is False for key in changes):
             continue  # has no weights to try
         result["if_changed"][what] = distance(load(folder, option, **changes)[0], wanted)
+    result["wrong"] = wrong
     return result
 
 
@@ -166,12 +294,17 @@ def main():
             results.append(check(program, options.checkpoint.name, "--hf-code", options.checkpoint,
                                  folder / "exported"))
         else:
+            run(program, "tokenizer", "train", "--data", folder / "text.txt", "--vocab-size", 270, "--out",
+                folder / "tokenizer.json")
             for i, (model, (option, words)) in enumerate(MODELS.items()):
+                if option == "--hf" and not HAS_PORT:
+                    continue
                 run(program, "train", "--data", folder / "text.txt", "--out", folder / str(i), *COMMON.split(),
-                    *words.split())
+                    *words.format(folder=folder).split())
                 results.append(check(program, model, option, folder / str(i), folder / f"exported_{i}"))
     failed = [result["model"] for result in results if max(
         result["largest_difference"], result.get("largest_difference_with_padding", 0)) > BOUND]
+    wrong = [f"{result['model']}: {what}" for result in results for what in result.pop("wrong")]
     blind = [result["model"] for result in results if not options.checkpoint and
              any(value < FAR for value in result["if_changed"].values())]
     report = {"command": " ".join(sys.argv), "date": f"{datetime.date.today()}",
@@ -181,6 +314,8 @@ def main():
     print(text, end="")
     if options.out:
         options.out.write_text(text)
+    if wrong:
+        sys.exit("check_hf_export.py: " + "\n".join(wrong))
     if failed or blind:
         sys.exit(f"check_hf_export.py: logits differ by more than {BOUND}: {failed}; other configurations are nearer than "
                  f"{FAR}: {blind}")

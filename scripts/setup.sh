@@ -4,8 +4,8 @@
 # missing there, or too old anywhere, are Python packages (scripts/fetch_cmake.sh). Says nothing if all is
 # there. By pip, where there is one, it also fetches plotly.js for reports, and with a CUDA toolkit the headers
 # of cuDNN's frontend; neither is needed to train.
-#   scripts/setup.sh [--dev|--fuzz|--cuda|--packages]     also what scripts/check.sh, scripts/fuzz.sh,
-#                                              scripts/fetch_cuda.sh, or scripts/make_packages.sh uses
+#   scripts/setup.sh [--mpi|--dev|--fuzz|--cuda|--packages]     also Open MPI, for several processes, or what
+#                         scripts/check.sh, scripts/fuzz.sh, scripts/fetch_cuda.sh, scripts/make_packages.sh uses
 # MUO_GPU_ROOT is the folder that /usr and /etc are looked for in (tests).
 # Exit codes: 0 ready, 2 an administrator is needed (the command to run is printed), 3 apt or pip failed.
 set -euo pipefail
@@ -17,11 +17,12 @@ packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev libt
           libsentencepiece-dev libonig-dev libutf8proc-dev libgtest-dev libgmock-dev libbenchmark-dev)
 case "${1:-}" in
   "") ;;
+  --mpi) packages+=(libopenmpi-dev openmpi-bin) ;;
   --dev) packages+=(clang-format clang-tidy shellcheck python3 ccache git zsh libopenmpi-dev openmpi-bin) ;;
   --fuzz) packages+=(clang libclang-rt-dev) ;;
   --cuda) packages+=(python3-pip) ;;
   --packages) packages+=(libopenmpi-dev python3-pip python3-venv dpkg-dev file git) ;;
-  *) echo "setup.sh: unknown option '$1'; there are --dev, --fuzz, --cuda and --packages" >&2; exit 2 ;;
+  *) echo "setup.sh: unknown option '$1'; there are --mpi, --dev, --fuzz, --cuda and --packages" >&2; exit 2 ;;
 esac
 
 # Whether a g++ that the build takes is there: names and versions are those of CMakeLists.txt.

@@ -42,6 +42,7 @@ set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3")
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
 if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_INCLUDE_SYSTEM_FLAG_CUDA "-isystem ")  # behind "-isystem=" ccache sees no path of a clone
 endif()
 
 file(GLOB muo_cuda_sources CONFIGURE_DEPENDS

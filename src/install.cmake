@@ -52,7 +52,7 @@ endif()
 # muograph.deb and, of a build with the plug-in, muograph-cuda.deb, likewise muograph-mpi.deb: `cpack --config build/release/CPackConfig.cmake`.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "the muograph authors")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Trains GPTs on one machine")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Trains GPTs on CPUs and NVIDIA GPUs")
 set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)

@@ -424,4 +424,20 @@ std::string write_tokenizer_json(const BpeDefinition& definition) {
   return file.dump(1) + "\n";
 }
 
+std::string with_document_start(std::string_view text, const SpecialToken& bos) {
+  using Json = nlohmann::ordered_json;  // large vocabularies stay in their order
+  const Json start = {{"SpecialToken", {{"id", bos.text}, {"type_id", 0}}}};
+  const auto sequence = [](const char* id) {
+    return Json{{"Sequence", {{"id", id}, {"type_id", 0}}}};
+  };
+  Json file = Json::parse(text);
+  file["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single", {start, sequence("A")}},
+      {"pair", {start, sequence("A"), sequence("B")}},
+      {"special_tokens",
+       {{bos.text, {{"id", bos.text}, {"ids", {bos.id}}, {"tokens", {bos.text}}}}}}};
+  return file.dump(1) + "\n";
+}
+
 }  // namespace muo::data

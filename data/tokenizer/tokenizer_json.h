@@ -21,4 +21,7 @@ BpeDefinition read_tokenizer_json(std::string_view text, std::string_view source
 // tokens.
 std::string write_tokenizer_json(const BpeDefinition& definition);
 
+// The tokenizer.json `text` with another post-processor: one that puts `bos` before each text.
+std::string with_document_start(std::string_view text, const SpecialToken& bos);
+
 }  // namespace muo::data

@@ -22,6 +22,7 @@
 #include "app/run/tuning.h"
 #include "app/run/world.h"
 #include "base/median.h"
+#include "base/terminal.h"
 #include "graphs/step_phases.h"
 
 namespace muo::app {
@@ -86,8 +87,8 @@ StepTimes measure(RunConfig run, std::int64_t steps, bool graph, bool timed) {
   run.step.timed = timed;
   StepTimes times = measure_steps(run, steps);
   if (run.group.is_first())
-    fmt::print(stderr, "{}{}: {:.3f} ms a step\n", graph ? "replayed" : "eager",
-               timed ? ", timed by phase" : "", times.step * 1e3);
+    say(stderr, fmt::format("{}{}: {:.3f} ms a step\n", graph ? "replayed" : "eager",
+                            timed ? ", timed by phase" : "", times.step * 1e3));
   return times;
 }
 
@@ -97,7 +98,7 @@ double tokens_per_s(const RunConfig& run, const StepTimes& times) {
 
 // --- bench step
 
-constexpr double kSecondsOfCeilings = 0.5;
+constexpr double kSecondsOfReference = 0.5;
 
 // Mean milliseconds per step, a column a rank; the share is that of all ranks together.
 std::string phases_text(const Json& phases_ms, std::size_t ranks) {
@@ -119,7 +120,7 @@ std::string phases_text(const Json& phases_ms, std::size_t ranks) {
 Json bench_step(const RunConfig& run, std::int64_t steps, std::string& text) {
   const StepTimes times = measure(run, steps, run.options.capture.graph, /*timed=*/false);
   const StepTimes phases = measure(run, steps, run.options.capture.graph, /*timed=*/true);
-  const DevicePeak peak = peak_of(run, kSecondsOfCeilings);
+  const DevicePeak peak = peak_of(run, kSecondsOfReference);
   const double rate = model::flops_per_token(run.model) * tokens_per_s(run, times);
   const double causal = model::causal_flops_per_token(run.model) * tokens_per_s(run, times);
   Json out = {{"step_ms", times.step * 1e3}, {"tokens_per_s", tokens_per_s(run, times)},
@@ -144,9 +145,9 @@ Json bench_step(const RunConfig& run, std::int64_t steps, std::string& text) {
   if (phases.operations.empty()) {
     text += "no table of operations: only graphs of the host backend (--graph on) time theirs\n";
   } else {
-    const Ceilings ceilings = measure_ceilings(run, peak, kSecondsOfCeilings);
-    text += operations_text(run, phases, steps, ceilings);
-    operations = operations_json(run, phases, steps, ceilings);
+    const ReferenceRates reference = measure_reference_rates(run, peak, kSecondsOfReference);
+    text += operations_text(run, phases, steps, reference);
+    operations = operations_json(run, phases, steps, reference);
   }
   return out;
 }
@@ -199,7 +200,8 @@ Json bench_optimizer(RunConfig run, const std::string& strategy, std::int64_t st
     if (!use_strategy(run, each)) continue;
     rows.push_back({run.options.sharding.strategy, measure_optimizer(run, steps)});
     if (!run.group.is_first()) continue;
-    fmt::print(stderr, "{}: {:.3f} ms an update\n", name, 1e3 * median(rows.back().times.seconds));
+    say(stderr,
+        fmt::format("{}: {:.3f} ms an update\n", name, 1e3 * median(rows.back().times.seconds)));
   }
   if (!run.group.is_first()) return Json::object();
   text = fmt::format("{}; optimizer {}, gather {}\n", ranks_text(run),
@@ -214,9 +216,9 @@ int bench(const BenchOptions& options, const LaunchedWorld* world) {
   const data::Corpus corpus = data::vocabulary_only(train.data);  // tokens are random
   RunConfig run = resolve(train, corpus);
   const bool first = run.group.is_first();
-  if (first && train.run.quick_sizes) fmt::print(stderr, "{}\n", kQuickSizes);
+  if (first && train.run.sizes == CpuSizes::kQuick) say(stderr, fmt::format("{}\n", kQuickSizes));
   if (first) warn_of_unused_gpus(train.devices.backend, run.group, stderr);
-  if (first && world != nullptr) fmt::print(stderr, "{}\n", world->text());
+  if (first && world != nullptr) say(stderr, fmt::format("{}\n", world->text()));
   require_same_run(run, {{"what is measured", std::string(name_of(options.kind))},
                          {"--steps", std::to_string(options.steps)}});
   if (options.kind != BenchKind::kOptimizer) {
@@ -244,7 +246,7 @@ int bench(const BenchOptions& options, const LaunchedWorld* world) {
   if (run.group.processes != nullptr) run.group.processes->leave();
   if (!first) return 0;
   for (const std::string& note : tuning.take_notes())
-    fmt::print(stderr, "{}\n", note);
+    say(stderr, fmt::format("{}\n", note));
   if (options.format == ReportFormat::kJson) text = out.dump(1) + "\n";
   static_cast<void>(std::fputs(text.c_str(), stdout));
   return 0;

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -19,10 +20,14 @@
 #include "app/checkpoint/nanochat_files.h"
 #include "app/checkpoint/run_tokenizer.h"
 #include "app/cli.h"
+#include "app/run/run_config.h"
 #include "base/check.h"
 #include "base/durable_files.h"
 #include "base/file_bytes.h"
+#include "base/json_text.h"
+#include "base/terminal.h"
 #include "base/text_table.h"
+#include "data/tokenizer/tokenizer_json.h"
 
 namespace muo::app {
 namespace {
@@ -140,23 +145,41 @@ int export_for_nanochat(const Checkpoint& checkpoint, const fs::path& out) {
   commit_file(model, model_path);
   commit_file(meta_file, meta_path);
   sync_directory(out);
-  fmt::print("{}\n{}\n", model_path.string(), meta_path.string());
+  say(stdout, fmt::format("{}\n{}\n", model_path.string(), meta_path.string()));
   return 0;
 }
 
-// The tokenizer of a run, and what tells AutoTokenizer of its special tokens; no file where the
-// tokenizer is of bytes or not known.
+// The tokenizer of a run, which begins each text as `sample` does, and what tells AutoTokenizer of
+// it; no file where the tokenizer is not known.
 std::vector<data::TokenizerCopy> tokenizer_files(const Checkpoint& checkpoint,
                                                  const model::GptConfig& config,
                                                  const data::Tokenizer* opened,
                                                  std::optional<std::int32_t> bos) {
-  const fs::path name = find_run_tokenizer(checkpoint);
-  if (opened == nullptr || name == "byte") return {};
-  std::vector<data::TokenizerCopy> files = {data::copy_tokenizer(name)};
-  if (files.front().name == data::kTokenizerNames[1] && bos)
-    files.push_back({.name = kHuggingFaceTokenizer,
-                     .contents = hugging_face_tokenizer_text(config, opened->bytes_of(*bos))});
-  return files;
+  if (opened == nullptr) return {};
+  data::TokenizerCopy copy = data::copy_tokenizer(find_run_tokenizer(checkpoint));
+  if (copy.name != data::kTokenizerNames[1]) return {std::move(copy)};
+  const std::string_view start = bos ? opened->bytes_of(*bos) : std::string_view();
+  if (bos) copy.contents = data::with_document_start(copy.contents, {std::string(start), *bos});
+  return {std::move(copy),
+          {.name = kHuggingFaceTokenizer, .contents = hugging_face_tokenizer_text(config, start)}};
+}
+
+// Lines of Python that load what lies in `out`.
+std::string loading_lines(const fs::path& out, HuggingFaceForm form, bool has_tokenizer) {
+  const std::string where =
+      fmt::format("{}{}", json_text(nlohmann::json(out.string())),
+                  form == HuggingFaceForm::kCode ? ", trust_remote_code=True" : "");
+  if (has_tokenizer)
+    return fmt::format(
+        "from transformers import pipeline\n"
+        "generate = pipeline(\"text-generation\", model={})\n"
+        "print(generate(\"Once upon a time\", max_new_tokens=50)[0][\"generated_text\"])\n",
+        where);
+  return fmt::format(
+      "import torch, transformers\n"
+      "model = transformers.AutoModelForCausalLM.from_pretrained({})\n"
+      "print(model(torch.tensor([[0, 1, 2]])).logits)\n",
+      where);
 }
 
 int export_for_hugging_face(const Checkpoint& checkpoint, const fs::path& out,
@@ -190,9 +213,12 @@ int export_for_hugging_face(const Checkpoint& checkpoint, const fs::path& out,
   commit_file(model, model_path);
   commit_file(config_file, config_path);  // last, as nothing is loaded without it
   sync_directory(out);
-  fmt::print("{}\n{}\n", model_path.string(), config_path.string());
+  say(stdout, fmt::format("{}\n{}\n", model_path.string(), config_path.string()));
   for (const data::TokenizerCopy& text : texts)
-    fmt::print("{}\n", (out / text.name).string());
+    say(stdout, fmt::format("{}\n", (out / text.name).string()));
+  const bool has_tokenizer =
+      std::ranges::find(texts, kHuggingFaceTokenizer, &data::TokenizerCopy::name) != texts.end();
+  say(stdout, "load it in Python:\n" + loading_lines(out, form, has_tokenizer));
   return 0;
 }
 
@@ -243,7 +269,8 @@ int run_command(const ImportOptions& options) {
   CheckpointSaver saver(options.out, 1);
   DeviceGroup group({.world = 1});
   group.run([&](RankContext& rank) { saver.save(rank, info, entries); });
-  fmt::print("{}: {} tensors, without optimizer state\n", target.string(), params.size());
+  say(stdout,
+      fmt::format("{}: {} tensors, without optimizer state\n", target.string(), params.size()));
   return 0;
 }
 
@@ -263,20 +290,22 @@ int run_command(const ExportOptions& options) {
 int run_command(const InspectOptions& options) {
   const Checkpoint checkpoint(options.checkpoint, {.verify = false});
   const CheckpointInfo& info = checkpoint.info();
-  fmt::print("{}\n", checkpoint.path().string());
-  fmt::print("step {}, {} updates, {} tokens, seed {}, written by {} device{} of muograph {}\n",
-             info.step, info.updates, grouped(info.tokens), info.seed, info.world,
-             info.world == 1 ? "" : "s", info.version);
-  fmt::print("model {}\n", model_text(checkpoint_model(checkpoint)));
-  fmt::print("data {}\n", info.data);
+  say(stdout, fmt::format("{}\n", checkpoint.path().string()));
+  const TrainedSoFar trained = trained_by(checkpoint);
+  say(stdout, fmt::format("step {}, {} updates, {} rows, {} tokens, seed {}, written by {} "
+                          "device{} of muograph {}\n",
+                          info.step, info.updates, grouped(trained.rows), grouped(trained.tokens),
+                          info.seed, info.world, info.world == 1 ? "" : "s", info.version));
+  say(stdout, fmt::format("model {}\n", model_text(checkpoint_model(checkpoint))));
+  say(stdout, fmt::format("data {}\n", info.data));
   for (std::size_t f = 0; f < kCheckpointFiles.size(); ++f) {
     Table table({kCheckpointFiles[f], "dtype", "shape", "bytes"});
     for (const SafetensorsSpec& tensor : checkpoint.manifest().files[f].tensors)
       table.add({tensor.name, std::string(name_of(tensor.dtype)), tensor.shape.text(),
                  grouped(tensor.shape.numel() * size_of(tensor.dtype))});
-    fmt::print("\n{}", table.text());
+    say(stdout, fmt::format("\n{}", table.text()));
   }
-  fmt::print("\noptions\n{}", checkpoint_options_text(checkpoint));
+  say(stdout, fmt::format("\noptions\n{}", checkpoint_options_text(checkpoint)));
   return 0;
 }
 
@@ -296,9 +325,10 @@ int run_command(const VerifyOptions& options) {
       const Checkpoint checkpoint(path);
       check_config_file(checkpoint);
       const auto& files = checkpoint.manifest().files;
-      fmt::print("{}: whole, {}\n", path.string(), size_text(files[0].bytes + files[1].bytes));
+      say(stdout, fmt::format("{}: whole, {}\n", path.string(),
+                              size_text(files[0].bytes + files[1].bytes)));
     } catch (const InputError& error) {
-      fmt::print("{}: DAMAGED: {}\n", path.string(), error.what());
+      say(stdout, fmt::format("{}: DAMAGED: {}\n", path.string(), error.what()));
       ++damaged;
     }
   }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/options/foreign_options.h"
 #include "app/options/option_parser.h"
 #include "app/options/option_table.h"
 #include "app/run/world.h"
@@ -17,6 +18,8 @@
 #include "app/train/stop_signal.h"
 #include "base/check.h"
 #include "base/standard_streams.h"
+#include "base/system_limits.h"
+#include "base/terminal.h"
 #include "base/threads.h"
 
 namespace muo::app {
@@ -272,7 +275,7 @@ int run_command(const Answer& answer) {
 int report(std::string text, int code) {
   std::ranges::replace(text, '\n', ' ');
   static_cast<void>(std::fflush(stdout));
-  static_cast<void>(std::fprintf(stderr, "muograph: error: %s\n", text.c_str()));
+  say(stderr, fmt::format("muograph: error: {}\n", text));
   return code;
 }
 
@@ -290,16 +293,20 @@ Command parse_command_line(Arguments arguments) {
   const std::string_view name = words.front();
   const Arguments rest = Arguments(words).subspan(1);
   if (asks_for_help(name) || name == "help")
-    return Answer{fmt::format(
-        "muograph trains GPTs on one machine, fast.\n\nUsage: muograph COMMAND [OPTIONS]\n\n{}\n"
-        "muograph COMMAND --help tells a command's options.\n",
-        list_of(kCommands))};
+    return Answer{
+        fmt::format("muograph trains GPTs, fast, on one machine or several.\n\nUsage: muograph "
+                    "COMMAND [OPTIONS]\n\n{}\n"
+                    "muograph COMMAND --help tells a command's options.\n",
+                    list_of(kCommands))};
   if (name == kComplete) return complete(rest);
   const auto command = std::ranges::find(kCommands, name, &Entry::name);
   if (command == kCommands.end()) {
     const std::string_view near = nearest_name(name, names_of(kCommands));
+    const std::string here = foreign_option(name);
     throw input_error("unknown command '{}': {}", name,
-                      near.empty() ? hint : fmt::format("did you mean {}?", near));
+                      !here.empty()  ? here
+                      : near.empty() ? hint
+                                     : fmt::format("did you mean {}?", near));
   }
   return command->parse == nullptr ? parse_member(*command, rest) : command->parse(*command, rest);
 }
@@ -307,6 +314,7 @@ Command parse_command_line(Arguments arguments) {
 int run_program(Arguments arguments, const char* version) {
   try {
     open_standard_streams();
+    share_heap_if_limited();
     take_signals_on_own_thread(tell_of_stop);
     const bool asks_version =
         arguments.size() == 1 &&

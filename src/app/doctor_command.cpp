@@ -12,11 +12,12 @@
 #include "app/run/backend.h"
 #include "app/run/device_rates.h"
 #include "app/run/run_config.h"
-#include "app/run/run_memory.h"
 #include "app/run/tuning.h"
 #include "base/check.h"
+#include "base/system_limits.h"
 #include "base/threads.h"
 #include "kernels/host_kernels.h"
+#include "runtime/comm/process_exchange.h"
 #include "runtime/plugin.h"
 
 namespace muo::app {
@@ -64,14 +65,24 @@ std::string instruction_sets() {
 #endif
 }
 
+std::string cores() {
+  const int usable = usable_cores();
+  const std::optional<CpuQuota> quota = cpu_quota();
+  return fmt::format("{0} usable{1}: --devices {0} is enough", usable,
+                     quota && quota->cores == usable
+                         ? fmt::format(" (quota of the cgroup {})", quota->group)
+                         : "");
+}
+
 std::string memory() {
   std::ifstream in("/proc/meminfo");
   std::string key;
   std::int64_t total_kib = 0;
   in >> key >> total_kib;
-  return fmt::format("{:.1f} GiB, {:.1f} GiB available",
+  const AvailableMemory available = available_memory();
+  return fmt::format("{:.1f} GiB, {:.1f} GiB available{}",
                      static_cast<double>(total_kib) * 1024 / kGiB,
-                     static_cast<double>(available_memory()) / kGiB);
+                     static_cast<double>(available.bytes) / kGiB, available.limit);
 }
 
 std::string disk() {
@@ -159,8 +170,7 @@ Diagnosis diagnose() {
                                               "gcc",
 #endif
                                               __VERSION__));
-  const int cores = usable_cores();
-  out.text += line("cores", fmt::format("{} usable: --devices {} is enough", cores, cores));
+  out.text += line("cores", cores());
   out.text += line("memory", memory());
   out.text += line("disk", disk());
   out.text += line("GEMM", describe_gemm_library());
@@ -170,6 +180,7 @@ Diagnosis diagnose() {
     out.healthy = false;
     out.text += line("", fmt::format("BROKEN: {}", error.what()));
   }
+  out.text += line("MPI", describe_mpi());
   out.text += gpu_facts();
   if (!out.healthy)
     out.text += "\nNot ready: see BROKEN above.\n";

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/terminal.h"
+
 namespace muo::app {
 namespace {
 
@@ -39,8 +41,9 @@ data::DocumentOptions document_options(const TextOptions& options) {
 
 void print_left_out(const data::DocumentReader& reader) {
   if (const std::string others = reader.left_out().text(); !others.empty())
-    fmt::print("left out: {}\n", others);
-  if (reader.bad_lines() > 0) fmt::print("skipped: {} bad lines\n", reader.bad_lines());
+    say(stdout, fmt::format("left out: {}\n", others));
+  if (reader.bad_lines() > 0)
+    say(stdout, fmt::format("skipped: {} bad lines\n", reader.bad_lines()));
 }
 
 }  // namespace muo::app

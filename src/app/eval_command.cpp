@@ -13,6 +13,7 @@
 #include "app/run/backend.h"
 #include "app/run/run_config.h"
 #include "app/train/evaluator.h"
+#include "base/json_text.h"
 #include "base/terminal.h"
 #include "graphs/capture.h"
 #include "runtime/memory/memory_plan.h"
@@ -62,22 +63,14 @@ int run_command(const EvalOptions& options) {
     notes.push_back(fmt::format("warning: this is not the text that {} held out: it has changed",
                                 checkpoint.path().string()));
   for (const std::string& note : notes)
-    fmt::print(says, "{}\n", note);
+    say(says, fmt::format("{}\n", note));
   const int world = ranks.world;
   const std::int64_t fitting = fit_eval_batch(config, params, rows, ranks);
   const std::int64_t batch =
       std::min(options.device_rows.value_or(fitting), (rows + world - 1) / world);
   model::check_pass(batch, config.seq_len);
-  const double needed =
-      static_cast<double>(
-          plan_inference_memory(config, params, {.eval = batch}, 0, world).rank_bytes(world)) /
-      (1 << 30);
-  if (const double there = static_cast<double>(available_memory_per_rank(ranks)) / (1 << 30);
-      needed > there)
-    throw input_error(
-        "--device-batch-size {}: needs {:.2f} GiB on each of {} devices, {:.2f} GiB are available: "
-        "give a smaller one",
-        batch, needed, world, there);
+  require_inference_memory(plan_inference_memory(config, params, {.eval = batch}, 0, world), ranks,
+                           fmt::format("--device-batch-size {}", batch), "give a smaller one");
 
   EvalResult result;
   DeviceGroup group(ranks);
@@ -101,12 +94,13 @@ int run_command(const EvalOptions& options) {
                                   {"tokens", result.targets},
                                   {"val_loss", result.loss}};
     out["val_bpb"] = result.bpb < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(result.bpb);
-    fmt::print("{}\n", out.dump());
+    fmt::print("{}\n", json_text(out));
     return 0;
   }
-  fmt::print("{}\n{}: step {}, val_loss {:.6f}{}, of {} tokens\n", corpus.description,
-             checkpoint.path().string(), checkpoint.info().step, result.loss,
-             result.bpb < 0 ? "" : fmt::format(", val_bpb {:.6f}", result.bpb), result.targets);
+  say(stdout, fmt::format("{}\n{}: step {}, val_loss {:.6f}{}, of {} tokens\n", corpus.description,
+                          checkpoint.path().string(), checkpoint.info().step, result.loss,
+                          result.bpb < 0 ? "" : fmt::format(", val_bpb {:.6f}", result.bpb),
+                          result.targets));
   return 0;
 }
 

@@ -17,6 +17,7 @@
 #include "app/run/backend.h"
 #include "app/train/example_evaluator.h"
 #include "base/check.h"
+#include "base/json_text.h"
 #include "base/terminal.h"
 #include "base/text_table.h"
 #include "base/threads.h"
@@ -145,15 +146,15 @@ void print_json(const EvalOptions& options, const Checkpoint& checkpoint, const 
                    {"tasks", list},
                    {"core_metric", core_metric(tasks, scores)}};
   }
-  fmt::print("{}\n", out.dump());
+  fmt::print("{}\n", json_text(out));
 }
 
 void print_text(const EvalOptions& options, const Checkpoint& checkpoint, const Tasks& tasks,
                 std::span<const data::TaskScore> scores, std::int64_t row_tokens) {
-  fmt::print("{}: step {}\n", checkpoint.path().string(), checkpoint.info().step);
+  say(stdout, fmt::format("{}: step {}\n", checkpoint.path().string(), checkpoint.info().step));
   if (!options.examples.hellaswag.empty())
-    fmt::print("hellaswag: {} examples, acc {:.4f}, acc_norm {:.4f}\n", scores[0].examples,
-               scores[0].accuracy_of_sums, scores[0].accuracy);
+    say(stdout, fmt::format("hellaswag: {} examples, acc {:.4f}, acc_norm {:.4f}\n",
+                            scores[0].examples, scores[0].accuracy_of_sums, scores[0].accuracy));
   if (!options.examples.core.empty()) {
     Table table({"task", "shots", "examples", "accuracy", "centred"});
     for (std::size_t i = tasks.first_of_core(); i < tasks.tasks.size(); ++i) {
@@ -164,7 +165,7 @@ void print_text(const EvalOptions& options, const Checkpoint& checkpoint, const 
            fmt::format("{:.4f}", data::centred_accuracy(scores[i].accuracy, *task.baseline))});
     }
     table.add({"CORE", "", "", "", fmt::format("{:.4f}", core_metric(tasks, scores))});
-    fmt::print("{}\n", table.text());
+    say(stdout, fmt::format("{}\n", table.text()));
   }
   std::int64_t rows = 0, cropped = 0;
   for (const data::TokenTask& task : tasks.tasks) {
@@ -172,8 +173,10 @@ void print_text(const EvalOptions& options, const Checkpoint& checkpoint, const 
     cropped += task.cropped;
   }
   if (cropped > 0)
-    fmt::print("{} of {} rows are longer than {} tokens and lost their beginning (--row-tokens)\n",
-               grouped(cropped), grouped(rows), row_tokens);
+    say(stdout,
+        fmt::format(
+            "{} of {} rows are longer than {} tokens and lost their beginning (--row-tokens)\n",
+            grouped(cropped), grouped(rows), row_tokens));
 }
 
 }  // namespace
@@ -189,10 +192,13 @@ int evaluate_examples(const EvalOptions& options, const Checkpoint& checkpoint,
   std::FILE* const says = options.json ? stderr : stdout;
   warn_of_unused_gpus(options.devices.backend, ranks, says);
   for (const std::string& note : notes)
-    fmt::print(says, "{}\n", note);
+    say(says, fmt::format("{}\n", note));
   std::fflush(says);
   const std::vector<PassShape> passes =
       fit_passes(config, params, tasks.tasks, row_tokens, options.device_rows, ranks);
+  require_inference_memory(
+      plan_inference_memory(config, params, {.passes = passes}, 0, ranks.world), ranks,
+      checkpoint.path().string(), "give a smaller --device-batch-size, or fewer --devices");
 
   std::vector<std::vector<data::RowScore>> rows;
   for (const data::TokenTask& task : tasks.tasks)

@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "app/checkpoint/run_directory.h"
 #include "app/cli.h"
 #include "app/plan/largest_model.h"
 #include "app/plan/plan_compare.h"
@@ -12,18 +14,34 @@
 #include "app/plan/roofline.h"
 #include "app/run/backend.h"
 #include "app/run/described_gpu.h"
+#include "app/run/device_rates.h"
 #include "app/run/memory_advice.h"
 #include "app/run/memory_fit.h"
 #include "app/run/run_memory.h"
+#include "app/train/resume.h"
 #include "base/terminal.h"
 #include "graphs/run_state.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo::app {
 
+namespace {
+
+ExpectedTime predicted_time(const RunConfig& config, const GpuRates& rates) {
+  const double step = predict_step(config, rates).step;
+  const double seconds = step * static_cast<double>(config.iterations());
+  return {.seconds = seconds,
+          .text = fmt::format("about {}, {:.3g} ms a step, by --roofline {}",
+                              duration_text(std::max(seconds, 1.0)), 1e3 * step, rates.gpu)};
+}
+
+}  // namespace
+
 int run_command(const PlanOptions& options) {
   const bool json = options.format == ReportFormat::kJson;
-  const auto print = [](const std::string& text) { fmt::print("{}", text); };
+  const auto print = [&](const std::string& text) {
+    json ? static_cast<void>(std::fputs(text.c_str(), stdout)) : say(stdout, text);
+  };
   if (options.kind == PlanKind::kLargest) {
     const LargestModels found =
         waiting("looking for the deepest models", [&] { return find_largest_models(options); });
@@ -58,6 +76,10 @@ int run_command(const PlanOptions& options) {
   const data::Corpus corpus =
       train.data.paths.empty() ? data::vocabulary_only(train.data) : data::open_corpus(train.data);
   RunConfig config = resolve(train, corpus);
+  if (!train.run.resume.empty())
+    if (const auto resumed = find_resumed(find_run_directory(train), train.run.resume, config.notes,
+                                          {.verify = false}))
+      go_on_from(config, trained_by(*resumed));
   if (!train.devices.described.empty() && !gpu)
     config.notes.insert(config.notes.begin(),
                         fmt::format("gpu: {}{}, which need not be here",
@@ -68,7 +90,7 @@ int run_command(const PlanOptions& options) {
     config.notes.insert(config.notes.begin(),
                         "vocabulary: bytes, as neither --data nor --tokenizer is given; "
                         "--vocab-size 32768 is nanochat's");
-  if (train.run.quick_sizes) config.notes.insert(config.notes.begin(), kQuickSizes);
+  if (train.run.sizes == CpuSizes::kQuick) config.notes.insert(config.notes.begin(), kQuickSizes);
   warn_of_unused_gpus(train.devices.backend, config.group, stderr);
   const MemoryBudget budget = memory_budget(config);
   const MemoryPlan memory =
@@ -91,6 +113,10 @@ int run_command(const PlanOptions& options) {
   PlanReport report{.run = plan_run(config, memory), .rates = rates};
   PlannedRun& run = report.run;
   plan_background_saves(run, budget.process, run.config.notes);
+  if (train.devices.described.empty())
+    report.time = expected_time(run.config, peak_of(run.config));
+  else if (!options.gpu.empty())
+    report.time = predicted_time(run.config, gpu_rates(options.gpu));
   report.fixed = graphs::plan_fixed_memory(run.config, run.params, run.plan, 0);
   print(json ? plan_json(report) : plan_table(report));
   require_fit(config, memory, budget, train, corpus);

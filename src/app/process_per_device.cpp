@@ -1,7 +1,9 @@
 #include "app/process_per_device.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +24,7 @@
 #include "app/train/stop_signal.h"
 #include "base/check.h"
 #include "base/system_error_text.h"
+#include "base/threads.h"
 
 namespace muo::app {
 namespace {
@@ -73,8 +76,9 @@ bool is_on_path(std::string_view program) {
   return false;
 }
 
-// mpirun takes this process' place.
-[[noreturn]] void become_mpirun(Words command, std::int64_t processes) {
+// Starts Open MPI's launcher, and ends with it. The processes cannot outlive this one by more than
+// the second that mpirun leaves them.
+pid_t start_mpirun(const Words& command, std::int64_t processes) {
   if (!is_on_path("mpirun"))
     throw InputError(
         "--process-per-device: processes on a CPU exchange by Open MPI, and there is no mpirun: "
@@ -82,11 +86,29 @@ bool is_on_path(std::string_view program) {
   Words words = {"mpirun", "-n", std::to_string(processes), "--oversubscribe", "--bind-to", "none"};
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   words.insert(words.end(), command.begin(), command.end());
+  const std::vector<char*> arguments = pointers(words);
+  const pid_t parent = ::getpid(), pid = ::fork();
+  if (pid < 0) throw Error(concat("mpirun does not start: ", system_error_text(errno)));
+  if (pid > 0) return pid;
+  // In a group of its own, which may not read the terminal: what that sends comes once, by the
+  // parent.
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  ::dup2(nothing, STDIN_FILENO);
   sigset_t none;
   sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);  // this thread's has signals blocked
-  ::execvp("mpirun", pointers(words).data());
-  throw Error(concat("mpirun does not start: ", system_error_text(errno)));
+  if (::getppid() == parent) ::execvp("mpirun", arguments.data());
+  ::_exit(127);
+}
+
+// Exit code of a process that has ended, as a shell has it; -1: there is none.
+int wait_for(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) return -1;
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 class Processes {
@@ -111,7 +133,8 @@ class Processes {
       posix_spawnattr_destroy(&attributes);
       if (error != 0) {
         signal_all(SIGTERM);
-        throw Error(concat(words.front(), " does not start: ", system_error_text(error)));
+        throw Error(concat(words.front(), " does not start: ",
+                           error == EAGAIN ? refused_thread_text() : system_error_text(error)));
       }
       pids_.push_back(pid);
     }
@@ -123,15 +146,8 @@ class Processes {
   // The first exit code that is not 0.
   [[nodiscard]] int wait() const {
     int first = 0;
-    for (std::size_t ended = 0; ended < pids_.size();) {
-      int status = 0;
-      const pid_t pid = ::waitpid(-1, &status, 0);
-      if (pid < 0 && errno == EINTR) continue;
-      if (pid < 0) break;
-      ++ended;
-      const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      if (first == 0) first = code;
-    }
+    for (std::size_t ended = 0; ended < pids_.size(); ++ended)
+      if (const int code = wait_for(-1); first == 0) first = code;
     return first;
   }
 
@@ -155,8 +171,17 @@ int start_processes(const TrainOptions& options) {
     throw InputError(
         "--ranks-per-device: with --process-per-device each has a process: leave it "
         "out");
-  Words command = command_of_one(options);
-  if (group.plugin == nullptr) become_mpirun(std::move(command), group.world);
+  const Words command = command_of_one(options);
+  if (group.plugin == nullptr) {
+    const StopSignal signals;
+    const pid_t mpirun = start_mpirun(command, group.world);
+    // mpirun kills its processes a second after other signals; this one it only passes on.
+    const auto pass_on = [mpirun](int) { ::kill(mpirun, SIGUSR1); };
+    const OnStop stop(pass_on);
+    if (const int early = signals.number(); early != 0) pass_on(early);
+    const int code = wait_for(mpirun), signal = signals.number();
+    return signal != 0 && code != 0 ? 128 + signal : code;
+  }
   const Processes processes(command, group.world);
   const StopSignal signals;
   const OnStop stop([&](int signal) { processes.signal_all(signal); });

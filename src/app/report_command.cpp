@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 constexpr std::chrono::milliseconds kPause{500};
 constexpr std::chrono::milliseconds kLook{50};  // for a signal
 
-void note(const std::string& text) { fmt::print(stderr, "muograph: note: {}\n", printable(text)); }
+void note(const std::string& text) { say(stderr, fmt::format("muograph: note: {}\n", text)); }
 
 // Reading runs may take a while: that the page cannot be written should show before.
 void require_writable(const fs::path& out) {
@@ -107,19 +107,20 @@ void print_text(const std::vector<fs::path>& given) {
     std::vector<RunSummary> trials;
     trials.reserve(directories.size());
     const bool is_sweep = holds_sweep(given[i]);
-    if (i > 0) fmt::print("\n");
+    if (i > 0) say(stdout, "\n");
     for (const fs::path& directory : directories) {
       const RunHistory history = read_noted(directory);
       const std::string name = printable(is_sweep ? directory.filename().string() : names[i]);
       trials.push_back(summary_of(history, name));
-      if (!is_sweep) fmt::print("{}", text_report(history, name, options));
+      if (!is_sweep) say(stdout, text_report(history, name, options));
     }
-    if (is_sweep) fmt::print("{}", trial_table(trials));
+    if (is_sweep) say(stdout, trial_table(trials));
     // A sweep's trials share their data.
     all.push_back(std::move(trials.front()));
     all.back().name = printable(names[i]);
   }
-  if (const std::string text = unlike_text(all); !text.empty()) fmt::print("\n{}", text);
+  if (const std::string text = unlike_text(all); !text.empty())
+    say(stdout, fmt::format("\n{}", text));
 }
 
 // Serves the page until a signal, whose number it returns.
@@ -132,7 +133,8 @@ int follow(const ReportOptions& options) {
       {.port = static_cast<int>(options.port),
        .headers = page.headers(),
        .answer = [&](const HttpRequest& request, int port) { return page.answer(request, port); }});
-  fmt::print("http://127.0.0.1:{}/ shows the runs as they grow; Ctrl-C ends it\n", server->port());
+  say(stdout, fmt::format("http://127.0.0.1:{}/ shows the runs as they grow; Ctrl-C ends it\n",
+                          server->port()));
   static_cast<void>(std::fflush(stdout));
   while (signals.number() == 0) {
     std::this_thread::sleep_for(kLook);
@@ -161,8 +163,8 @@ int run_command(const ReportOptions& options) {
   }
   const std::string page = report_page(runs, plotly.text());
   replace_file(options.out, page);
-  fmt::print("{}: {} run{}, {:.1f} MB\n", options.out, runs.size(), runs.size() == 1 ? "" : "s",
-             static_cast<double>(page.size()) / 1e6);
+  say(stdout, fmt::format("{}: {} run{}, {:.1f} MB\n", options.out, runs.size(),
+                          runs.size() == 1 ? "" : "s", static_cast<double>(page.size()) / 1e6));
   return 0;
 }
 

@@ -10,7 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "app/checkpoint/checkpoint.h"
+#include "app/checkpoint/model_json.h"
 #include "app/checkpoint/run_directory.h"
+#include "app/checkpoint/run_tokenizer.h"
 #include "app/options/launch.h"
 #include "app/options/option_parser.h"
 #include "app/options/option_table.h"
@@ -19,6 +22,7 @@
 #include "app/sweep/find_sweep.h"
 #include "app/sweep/search_space.h"
 #include "base/check.h"
+#include "base/installed_file.h"
 
 namespace muo::app {
 namespace {
@@ -39,17 +43,61 @@ struct Flag {
   const char* help;
 };
 
-// By nanochat's laws the smallest model takes a CPU hours: a run that is asked for neither a depth
-// nor a horizon takes quick.toml there.
-void apply_quick_sizes(Parser& parser, TrainOptions& train, const TakeValues& take = {}) {
-  for (const char* asked : {"depth", "num-iterations", "target-flops", "target-param-data-ratio"})
-    if (parser.is_given(asked)) return;
+// The model of --init-from, and its tokenizer, but for what is given otherwise. Whether there is
+// one.
+bool take_initial_model(const Parser& parser, TrainOptions& train) {
+  if (train.run.init_from.empty()) return false;
+  const Checkpoint checkpoint(train.run.init_from, {.weights_only = true});
+  if (!parser.is_given("tokenizer"))
+    if (const auto tokenizer = find_run_tokenizer(checkpoint); !tokenizer.empty())
+      train.data.tokenizer = tokenizer.string();
+  if (parser.is_given("depth") || parser.is_given("model")) return true;
+  const ModelOptions given = train.model;
+  const model::GptConfig model = checkpoint_model(checkpoint);
+  train.model.set_all(model);
+  train.model.preset = model.value_embeddings || model.smear || model.backout ||
+                               model.resid_lambdas || model.x0_lambdas
+                           ? ModelPreset::kNanochat
+                           : ModelPreset::kPlain;
+  for (const GptField& field : gpt_fields())
+    if (parser.is_given(field.option.name))
+      std::visit([&](auto member) { train.model.set(member, given.told.*member); }, field.member);
+  return true;
+}
+
+// By nanochat's laws the smallest model takes a CPU hours: a run that names no size of the model
+// takes quick.toml there. A horizon that is given replaces that of the file.
+void choose_sizes(Parser& parser, TrainOptions& train, const TakeValues& take = {}) {
+  const bool has_model = take_initial_model(parser, train);
   DeviceOptions devices = train.devices;
   std::vector<std::string> notes;
-  const std::filesystem::path quick = installed_config("quick.toml");
+  const std::filesystem::path quick = installed_file("configs/quick.toml");
   if (quick.empty() || choose_devices(devices, notes).plugin != nullptr) return;
-  parser.apply_config(quick, /*named=*/false, take);
-  train.run.quick_sizes = true;
+  train.run.sizes = CpuSizes::kLaws;
+  for (const char* size : {"depth", "n-layer", "n-embd", "n-head"})
+    if (parser.is_given(size)) return;
+  parser.apply_config(quick, /*named=*/false, [&](const OptionRow& row, auto values, auto where) {
+    return (has_model && row.group == kModelGroup) || (take && take(row, values, where));
+  });
+  train.run.sizes = CpuSizes::kQuick;
+}
+
+// Of the run that goes on, what resolve() keeps where it goes with what is asked for now.
+void take_before(const Parser& parser, const TrainOptions& was, const std::filesystem::path& file,
+                 TrainOptions& train) {
+  const auto length = &model::GptConfig::seq_len;
+  if (train.model.has(length) && was.model.has(length) &&
+      train.model.told.seq_len != was.model.told.seq_len)
+    throw input_error(
+        "--max-seq-len {}: the run that goes on has rows of {} tokens ({}), by which its place in "
+        "the data is counted: leave the option out, or start a new run",
+        train.model.told.seq_len, was.model.told.seq_len, file.string());
+  const BatchOptions& batch = was.batch;
+  if (parser.is_given("target-batch-size") && train.batch.target_tokens != batch.target_tokens)
+    return;
+  train.batch.before = {.world = was.devices.count.value_or(0) * was.devices.ranks_per_device,
+                        .device_rows = batch.device_rows,
+                        .total_tokens = batch.target_tokens ? batch.total_tokens : std::nullopt};
 }
 
 // The options of a run, for what trains it, describes it or measures it; --json where `format` is
@@ -80,6 +128,11 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
     if (!resumed.root.empty() && std::filesystem::exists(resumed.config()))
       file = written_options(resumed.config());
   }
+  TrainOptions was;  // of the run that goes on
+  if (config.empty() && !file.empty()) {
+    load_config(file, read_config(file), option_table(was));
+    take_before(parser, was, file, train);
+  }
   // A file's devices are those of the world, a launched process' are its own, and so is the way it
   // reaches the others.
   const TakeValues own_devices = [=](const OptionRow& row, auto, auto) {
@@ -90,15 +143,18 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
                                  std::string_view where) {
     const auto is_given = [&](const char* name) { return parser.is_given(name); };
     const bool common = !values.empty() && values.front() == "common";
-    return own_devices(row, values, where) || (row.name == "shard" && is_given("strategy")) ||
+    return own_devices(row, values, where) || row.name == "device-batch-size" ||
+           (row.name == "total-batch-size" && was.batch.target_tokens) ||
+           (row.name == "shard" && is_given("strategy")) ||
            (row.name == "replicas" &&
             (is_given("strategy") || is_given("shard") || (launched && common))) ||
+           (row.name == "ranks-per-device" && (launched || train.devices.process_per_device)) ||
            ((row.name == "ranks-per-device" || row.name == "comm") && is_given("backend"));
   };
   if (!file.empty())
     parser.apply_config(file, !config.empty(), config.empty() ? follows : own_devices);
   else if (!has_own_sizes || !has_own_sizes())
-    apply_quick_sizes(parser, train);
+    choose_sizes(parser, train);
   return std::nullopt;
 }
 
@@ -145,7 +201,7 @@ Command parse_sweep(const CommandRow& command, Arguments arguments) {
   if (!file.empty())
     parser.apply_config(file, !config.empty(), take_axis);
   else
-    apply_quick_sizes(parser, options.train, take_axis);
+    choose_sizes(parser, options.train, take_axis);
   if (options.train.data.paths.empty())
     throw InputError("sweep: --data is required: text files, folders of text, or .bin shards");
   return options;
@@ -159,6 +215,7 @@ Command parse_plan(const CommandRow& command, Arguments arguments) {
   for (const DescribedGpu& described : described_gpus())
     gpu.choices.push_back(described.name);
   gpu.choices_help = "\n " + described_gpu_names();
+  gpu.choice_of = described_gpu_name;
   bool compare = false, largest = false;
   if (auto help = parse_run(
           command, std::move(rows), options.train, &options.format, arguments,
@@ -169,7 +226,8 @@ Command parse_plan(const CommandRow& command, Arguments arguments) {
   const bool roofline = !options.roofline.empty(), other = options.memory || !options.gpu.empty();
   if (int{compare} + int{largest} + int{roofline} > 1)
     throw InputError("plan: give one of --compare, --largest and --roofline");
-  if (roofline && other)
+  if (roofline && options.gpu == described_gpu_name(options.roofline)) options.gpu.clear();
+  if (roofline && (options.memory || !options.gpu.empty()))
     throw InputError("plan: --roofline names its GPU: leave out --gpu and --memory");
   if (options.train.devices.backend == Backend::kHost && other && !largest)
     throw InputError("plan: --backend host has no GPU: leave out --gpu and --memory");

@@ -149,9 +149,12 @@ int run_command(const SampleOptions& options) {
   // A GPU's products depend on how many rows they have, so it always has the same.
   const std::int64_t wanted = options.num_samples * static_cast<std::int64_t>(prompts.size());
   const InferenceRows rows{.sample = ranks.plugin != nullptr ? kRows : std::min(kRows, wanted)};
+  const MemoryPlan memory = plan_inference_memory(config, params, rows, 0, 1);
+  require_inference_memory(memory, ranks, checkpoint.path().string(),
+                           "give fewer samples, or use a machine with more memory");
   DeviceGroup group(ranks);
   group.run([&](RankContext& rank) {
-    PlannedArena arena(rank.device, plan_inference_memory(config, params, rows, 0, 1));
+    PlannedArena arena(rank.device, memory);
     InferenceState state(rank, config, params, rows, arena);
     graphs::warm_up_and_capture(rank, arena, state);
     state.load(checkpoint, {});

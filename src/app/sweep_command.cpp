@@ -22,6 +22,8 @@
 #include "app/sweep/sweep_view.h"
 #include "app/train/resume.h"
 #include "app/train/stop_signal.h"
+#include "base/shell_word.h"
+#include "base/threads.h"
 
 namespace muo::app {
 namespace {
@@ -53,7 +55,7 @@ std::vector<std::string> start_notes(const SweepOptions& options, const SweepPla
                                      const data::Corpus& corpus) {
   const RunConfig& first = plan.groups.front().run.config;
   std::vector<std::string> notes = {corpus.description};
-  if (options.train.run.quick_sizes) notes.emplace_back(kQuickSizes);
+  if (options.train.run.sizes == CpuSizes::kQuick) notes.emplace_back(kQuickSizes);
   if (options.ask_tell)
     notes.push_back(
         fmt::format("sweep: trials come on standard input, {} at a time", plan.workers));
@@ -137,10 +139,15 @@ class SweepLoop {
 
   void start(std::vector<std::jthread>& workers, std::atomic<int>& working) {
     for (int i = 0; i < plan_.workers; ++i)
-      workers.emplace_back([this, i, &working] {
-        run_.work(i);
-        --working;
-      });
+      try {
+        workers.push_back(start_thread<std::jthread>([this, i, &working] {
+          run_.work(i);
+          --working;
+        }));
+      } catch (const ThreadRefused& error) {
+        working -= plan_.workers - i;
+        return run_.fail(error.what());
+      }
   }
 
   void look(bool at_end) {
@@ -245,7 +252,8 @@ int run_command(const SweepOptions& options) {
   if (const std::string failure = run.failure(); !failure.empty()) throw Error(failure);
   const std::string where = directory.root().string();
   if (const int signal = signals.number(); signal != 0) {
-    view.note(fmt::format("stopped: muograph sweep --resume {} goes on", where));
+    view.note(
+        fmt::format("stopped: {} sweep --resume {} goes on", program_word(), shell_word(where)));
     return 128 + signal;
   }
   if (status.empty()) {

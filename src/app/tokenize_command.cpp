@@ -7,6 +7,7 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "app/cli.h"
@@ -14,6 +15,7 @@
 #include "app/progress_text.h"
 #include "base/check.h"
 #include "base/durable_files.h"
+#include "base/json_text.h"
 #include "base/terminal.h"
 #include "base/threads.h"
 #include "data/documents.h"
@@ -179,14 +181,13 @@ std::string source_of(const TokenizeOptions& options, std::span<const data::Inpu
                       {"bytes", is_stdin ? 0 : fs::file_size(file)},
                       {"fingerprint", is_stdin ? 0 : data::file_fingerprint(file)}});
   }
-  return nlohmann::json{{"files", inputs},
-                        {"field", options.text.field},
-                        {"separator", options.text.separator},
-                        {"skip_bad_lines", options.text.skip_bad_lines},
-                        {"shard_tokens", options.shard_tokens},
-                        {"val_tokens", options.val_tokens},
-                        {"val_every", options.val_every}}
-      .dump();
+  return json_text(nlohmann::json{{"files", inputs},
+                                  {"field", options.text.field},
+                                  {"separator", options.text.separator},
+                                  {"skip_bad_lines", options.text.skip_bad_lines},
+                                  {"shard_tokens", options.shard_tokens},
+                                  {"val_tokens", options.val_tokens},
+                                  {"val_every", options.val_every}});
 }
 
 // The manifest to go on from: a new one, on the disk before any shard, or that of an interrupted
@@ -240,16 +241,19 @@ void report(const TokenizeOptions& options, ShardStream& shards, std::int64_t te
             Clock::time_point started) {
   const data::ShardManifest& done = shards.finish();
   const auto bytes = static_cast<double>(done.text_bytes);
-  fmt::print(
-      "{}: {} tokens in {} shard{}, {} held out; {} documents, {:.1f} MB, {:.2f} bytes per "
-      "token, {:.1f} MB/s\n",
-      options.out, shards.trained(), shards.shards(), shards.shards() == 1 ? "" : "s",
-      shards.held_out(), done.documents, bytes * 1e-6,
-      bytes / static_cast<double>(shards.trained() + shards.held_out()),
-      static_cast<double>(text_bytes) * 1e-6 / seconds_since(started));
+  say(stdout,
+      fmt::format(
+          "{}: {} tokens in {} shard{}, {} held out; {} documents, {:.1f} MB, {:.2f} bytes per "
+          "token, {:.1f} MB/s\n",
+          options.out, shards.trained(), shards.shards(), shards.shards() == 1 ? "" : "s",
+          shards.held_out(), done.documents, bytes * 1e-6,
+          bytes / static_cast<double>(shards.trained() + shards.held_out()),
+          static_cast<double>(text_bytes) * 1e-6 / seconds_since(started)));
   if (shards.held_out() == 0 && options.val_tokens > 0)
-    fmt::print("no held-out shard: fewer documents than --val-every {}; training holds out {}\n",
-               options.val_every, shards.shards() == 1 ? "the end" : "the last shard");
+    say(stdout,
+        fmt::format(
+            "no held-out shard: fewer documents than --val-every {}; training holds out {}\n",
+            options.val_every, shards.shards() == 1 ? "the end" : "the last shard"));
 }
 
 }  // namespace
@@ -271,7 +275,7 @@ int run_command(const TokenizeOptions& options) {
     return 0;
   }
   if (!complete && (manifest.documents > 0 || manifest.next_tokens > 0))
-    fmt::print("{}: goes on after {} documents\n", options.out, manifest.documents);
+    say(stdout, fmt::format("{}: goes on after {} documents\n", options.out, manifest.documents));
   std::int64_t input_bytes = 0;
   const nlohmann::json inputs = nlohmann::json::parse(source);
   for (const auto& input : inputs["files"])
@@ -290,10 +294,17 @@ int run_command(const TokenizeOptions& options) {
     return batch;
   };
   // A batch is read while the one before is encoded and written.
-  for (std::future next = std::async(std::launch::async, read);;) {
+  const auto read_ahead = [&read] {
+    try {
+      return std::async(std::launch::async, read);
+    } catch (const std::system_error&) {
+      throw ThreadRefused(refused_thread_text());
+    }
+  };
+  for (std::future next = read_ahead();;) {
     const std::optional<data::DocumentBatch> batch = next.get();
     if (!batch) break;
-    next = std::async(std::launch::async, read);
+    next = read_ahead();
     const data::DocumentTexts texts = reader.texts(batch->documents, threads);
     const auto fresh = std::find_if_not(texts.views.begin(), texts.views.end(),
                                         [&](std::string_view text) { return shards.holds(text); });

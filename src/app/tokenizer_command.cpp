@@ -13,6 +13,7 @@
 #include "app/document_files.h"
 #include "base/check.h"
 #include "base/durable_files.h"
+#include "base/terminal.h"
 #include "base/threads.h"
 #include "data/documents.h"
 #include "data/tokenizer.h"
@@ -75,15 +76,17 @@ int run_command(const TrainTokenizerOptions& options) {
   replace_file(options.out, write_tokenizer_json(definition));
   const std::int64_t tokens =
       definition.vocabulary.size() + static_cast<std::int64_t>(special.size());
-  fmt::print("tokenizer: {} tokens, {} of them special, from {} text{}, {:.1f} MB: {}\n", tokens,
-             special.size(), count, count == 1 ? "" : "s", static_cast<double>(bytes) * 1e-6,
-             options.out);
+  say(stdout,
+      fmt::format("tokenizer: {} tokens, {} of them special, from {} text{}, {:.1f} MB: {}\n",
+                  tokens, special.size(), count, count == 1 ? "" : "s",
+                  static_cast<double>(bytes) * 1e-6, options.out));
   print_left_out(reader);
   if (tokens < options.vocab_size)
-    fmt::print(
-        "warning: of {} tokens asked for {} were found: no two neighbours are left to merge; "
-        "give more text\n",
-        options.vocab_size, tokens);
+    say(stdout,
+        fmt::format(
+            "warning: of {} tokens asked for {} were found: no two neighbours are left to merge; "
+            "give more text\n",
+            options.vocab_size, tokens));
   return 0;
 }
 

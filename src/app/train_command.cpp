@@ -59,8 +59,7 @@ void check_files(const TrainOptions& options) {
 std::vector<std::string> start_lines(const RunConfig& config, const data::Corpus& corpus,
                                      const MemoryPlan& memory) {
   const bool host = config.group.plugin == nullptr;
-  const double tokens =
-      static_cast<double>(config.iterations()) * static_cast<double>(config.tokens_per_step());
+  const double tokens = config.horizon_tokens();
   const std::int64_t micro_steps = config.step.accumulation;
   std::vector<std::string> lines = {
       fmt::format("model: {}, {} layer{} of width {}, {} parameters, {}",
@@ -90,13 +89,13 @@ std::vector<std::string> start_lines(const RunConfig& config, const data::Corpus
                                    : fmt::format(", {:.3g} times the training data",
                                                  tokens / static_cast<double>(config.train_tokens)),
           config.flops_per_token * tokens)};
-  if (config.options.run.quick_sizes) lines.insert(lines.begin(), kQuickSizes);
+  if (config.options.run.sizes == CpuSizes::kQuick) lines.insert(lines.begin(), kQuickSizes);
   return lines;
 }
 
 // For a shell in the folder that this program was started in.
 std::string next_commands(const RunConfig& config, const RunDirectory& directory, bool ended) {
-  const std::string program = shell_word(program_invocation_name);
+  const std::string program = program_word();
   const std::string run = shell_word(directory.root.string());
   std::string out = "next:";
   if (!ended) out += fmt::format("\n  {} train --resume {}", program, run);
@@ -107,7 +106,7 @@ std::string next_commands(const RunConfig& config, const RunDirectory& directory
 
 // How long it will take, and what may be more, or less, than was meant.
 void note_cost(Logger& logger, const RunConfig& config, const data::Corpus& corpus,
-               const DevicePeak& peak, std::int64_t first_step) {
+               const DevicePeak& peak) {
   constexpr double kLeastShare = 0.02, kEnough = 1e6;
   const auto held_out = static_cast<double>(corpus.val->size());
   if (const double share = held_out / (held_out + static_cast<double>(corpus.train->size()));
@@ -116,33 +115,30 @@ void note_cost(Logger& logger, const RunConfig& config, const data::Corpus& corp
         fmt::format("warning: {:.2g} % of the data is held out, {} tokens, whose loss says "
                     "little: --val-data FILE gives more",
                     100 * share, corpus.val->size()));
-  constexpr double kUtilisation = 0.4;  // of runs that were measured, 0.25 to 0.6
   constexpr double kMostPasses = 10, kDay = 86'400;
-  const double tokens =
-      static_cast<double>(config.iterations()) * static_cast<double>(config.tokens_per_step());
+  const double tokens = config.horizon_tokens();
   if (const double passes = tokens / static_cast<double>(config.train_tokens);
       config.train_tokens > 0 && passes > kMostPasses)
     logger.note(fmt::format(
         "warning: {:.3g} passes over the training data, which a model comes to "
         "know by heart: --num-iterations {} is {:g} of them",
         passes,
-        static_cast<std::int64_t>(static_cast<double>(config.iterations()) * kMostPasses / passes),
+        config.trained.steps +
+            static_cast<std::int64_t>((kMostPasses * static_cast<double>(config.train_tokens) -
+                                       static_cast<double>(config.trained.tokens)) /
+                                      static_cast<double>(config.tokens_per_step())),
         kMostPasses));
   logger.note(fmt::format("peak: {}{}", peak.text,
                           peak.flops > 0 ? "; mfu is a share of it" : ": mfu is null"),
               Verbosity::kVerbose);
-  if (peak.flops <= 0) return;
-  const double left =
-      1 - static_cast<double>(first_step) / static_cast<double>(config.iterations());
-  const double seconds = config.flops_per_token * tokens * left / peak.flops / kUtilisation;
-  const std::string expected =
-      fmt::format("about {}, at {:.0f} % of the peak", duration_text(std::max(seconds, 1.0)),
-                  100 * kUtilisation);
-  if (seconds < kDay) return logger.note("expected: " + expected);
-  logger.note(
-      fmt::format("warning: this takes {}: a smaller --depth, --num-iterations or "
-                  "--target-batch-size makes it shorter",
-                  expected));
+  const ExpectedTime expected = expected_time(config, peak);
+  if (expected.seconds >= kDay)
+    logger.note(
+        fmt::format("warning: this takes {}: a smaller --depth, --num-iterations or "
+                    "--target-batch-size makes it shorter",
+                    expected.text));
+  else if (expected.seconds > 0)
+    logger.note("expected: " + expected.text);
 }
 
 void note_all(Logger& logger, const std::vector<std::string>& lines, Verbosity from) {
@@ -157,7 +153,7 @@ void note_start(Logger& logger, const RunConfig& config, const data::Corpus& cor
     note_all(logger, lines, Verbosity::kVerbose);
   if (world != nullptr) logger.note(world->text());
   note_all(logger, start_lines(config, corpus, memory), Verbosity::kUsual);
-  if (config.group.is_first()) note_cost(logger, config, corpus, peak, opened.first_step());
+  if (config.group.is_first()) note_cost(logger, config, corpus, peak);
   logger.note(fmt::format("run directory: {}", opened.directory.root.string()));
   note_all(logger, opened.notes, Verbosity::kUsual);
 }

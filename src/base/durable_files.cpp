@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <random>
 #include <utility>
 
 #include "base/host_name.h"
@@ -23,6 +24,8 @@ namespace {
              is_full(error) ? "; free space or write elsewhere (--out)"
                             : "; check the path and its permissions, or write elsewhere (--out)"));
 }
+
+constexpr std::string_view kTemporary = ".tmp";
 
 std::filesystem::path parent_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
@@ -58,12 +61,14 @@ std::int64_t end_of_lines(int file, std::int64_t bytes) {
 
 void replace_file(const std::filesystem::path& file, std::string_view contents) {
   const std::filesystem::path folder = parent_of(file);
+  // Nobody else, who may write into the folder, can have put a link there.
+  std::random_device random;
   const std::filesystem::path temporary =
-      folder / concat(".", file.filename().string(), ".", ::getpid(), ".tmp");
+      folder / concat(".", file.filename().string(), ".", random(), random(), kTemporary);
   int error = 0;
   {
     const FileDescriptor out(
-        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
     error = out ? write_all(out.number(), contents) : errno;
     if (error == 0 && ::fsync(out.number()) != 0) error = errno;
   }
@@ -73,6 +78,13 @@ void replace_file(const std::filesystem::path& file, std::string_view contents) 
     fail("write", file, error);
   }
   sync_directory(folder);
+}
+
+void remove_temporaries(const std::filesystem::path& folder) {
+  for (const std::filesystem::path& file : entries_of(folder)) {
+    const std::string name = file.filename().string();
+    if (name.starts_with('.') && name.ends_with(kTemporary)) ::unlink(file.c_str());
+  }
 }
 
 // Write-only: who may read, too, has NFS complete a page that is written in part from the server,

@@ -37,6 +37,9 @@ auto before_any_work(std::string_view option, const std::string& value, const Ca
 // Writes a whole file, by one of another name beside it that is then renamed: a reader, and a
 // crash, find the old contents or the new ones. Throws WriteError, and leaves the old ones.
 void replace_file(const std::filesystem::path& file, std::string_view contents);
+// Removes what replace_file() left in the folder in processes that were killed: for whoever is the
+// only one that writes there.
+void remove_temporaries(const std::filesystem::path& folder);
 
 // A new file of a fixed size, for any number of writers. What was not synced may be lost when this
 // object is gone; a process syncs only what it wrote itself, as other hosts may have written, too.

@@ -1,19 +1,13 @@
 #include "base/process_memory.h"
 
-#include <fstream>
-#include <string>
-#include <string_view>
+#include "base/system_limits.h"
 
 namespace muo {
 namespace {
 
-std::optional<std::int64_t> status_bytes(std::string_view field) {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    std::int64_t kibibytes = 0;
-    if (word == field && status >> kibibytes) return kibibytes * 1024;
-  }
-  return std::nullopt;
+std::optional<std::int64_t> status_bytes(const char* field) {
+  const auto kib = number_in_file("/proc/self/status", field);
+  return kib ? std::optional(*kib * 1024) : std::nullopt;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "base/shell_word.h"
 
+#include <cerrno>
 #include <string_view>
 
 namespace muo {
@@ -13,5 +14,7 @@ std::string shell_word(const std::string& word) {
     out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
 }
+
+std::string program_word() { return shell_word(program_invocation_name); }
 
 }  // namespace muo

@@ -4,27 +4,39 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace muo {
 namespace {
 
+bool is_nonfinite(const std::string& number) {
+  char* end = nullptr;
+  const double value = std::strtod(number.c_str(), &end);
+  return *end == '\0' && !std::isfinite(value);
+}
+
 // Outside of strings.
 std::string with_nulls_for_nonfinite(std::string_view text) {
-  constexpr std::array<std::string_view, 3> kNumbers = {"NaN", "Infinity", "-Infinity"};
+  constexpr std::array<std::string_view, 3> kWords = {"NaN", "Infinity", "-Infinity"};
   std::string out;
   bool quoted = false;
   for (std::size_t at = 0; at < text.size();) {
-    const auto* const number = std::ranges::find_if(
-        kNumbers, [&](std::string_view word) { return text.substr(at).starts_with(word); });
-    if (!quoted && number != kNumbers.end()) {
-      out += "null";
-      at += number->size();
-      continue;
+    const std::string_view rest = text.substr(at);
+    if (!quoted) {
+      const auto* const word = std::ranges::find_if(
+          kWords, [&](std::string_view each) { return rest.starts_with(each); });
+      const std::string number(
+          word == kWords.end() ? rest.substr(0, rest.find_first_not_of("+-.0123456789eE")) : *word);
+      out += is_nonfinite(number) ? "null" : number;
+      at += number.size();
+      if (!number.empty()) continue;
     }
     if (text[at] == '"') quoted = !quoted;
     if (quoted && text[at] == '\\') out += text[at++];
@@ -37,6 +49,8 @@ std::string with_nulls_for_nonfinite(std::string_view text) {
 
 nlohmann::json parse_strict_json(std::string_view text, std::string_view what) {
   using nlohmann::json;
+  if (const std::string_view encoding = other_encoding(text); !encoding.empty())
+    throw InputError(concat(what, ": ", encoding, ", not UTF-8; ", conversion_advice(encoding)));
   constexpr int kMaxDepth = 64;
   std::vector<std::set<std::string>> keys;  // of the objects that are open
   const auto on_event = [&](int depth, json::parse_event_t event, json& value) {
@@ -52,7 +66,8 @@ nlohmann::json parse_strict_json(std::string_view text, std::string_view what) {
   try {
     return json::parse(text, on_event);
   } catch (const json::exception& error) {
-    throw InputError(concat(what, ": malformed JSON: ", error.what()));
+    const std::string_view why = error.what();  // behind "[json.exception.parse_error.101] "
+    throw InputError(concat(what, ": malformed JSON: ", why.substr(why.find("] ") + 2)));
   }
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/threads.h"
 #include "base/utf8.h"
 
 namespace muo {
@@ -47,6 +48,9 @@ bool locale_is_utf8() {
 int columns_of(int fd) {
   if (fd < 0 || isatty(fd) == 0 || environment("TERM") == "dumb") return 0;
   winsize size{};
+  // mpirun gives its processes a terminal of no size, also where it writes to a file.
+  const bool by_mpirun = !environment("OMPI_COMM_WORLD_SIZE").empty();
+  if (by_mpirun && (ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)) return 0;
   return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
@@ -103,9 +107,13 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+void say(std::FILE* out, std::string_view text) {
+  static_cast<void>(std::fputs(printable(text).c_str(), out));
+}
+
 Waiting::Waiting(const char* what) {
   if (columns_of(STDERR_FILENO) == 0) return;
-  thread_ = std::jthread([what](const std::stop_token& ends) {
+  thread_ = start_thread<std::jthread>([what](const std::stop_token& ends) {
     Terminal terminal(STDERR_FILENO);
     std::mutex mutex;
     std::unique_lock lock(mutex);

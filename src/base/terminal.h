@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,8 @@ std::string count_text(double count);
 // Text of a model, or of a file name, without what would confuse a terminal: control characters
 // and broken UTF-8 become '?' (new lines and tabs stay).
 std::string printable(std::string_view text);
+// Prints printable(text). Whether it could be written, ferror() knows.
+void say(std::FILE* out, std::string_view text);
 
 // In its scope, from a second on, standard error shows what is done and for how long, if it is a
 // terminal.

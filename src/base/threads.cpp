@@ -7,8 +7,7 @@
 #include <atomic>
 #include <csignal>
 #include <exception>
-#include <thread>
-#include <utility>
+#include <optional>
 #include <vector>
 
 namespace muo {
@@ -17,7 +16,9 @@ int usable_cores() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
-  return std::max(1, CPU_COUNT(&cores));
+  const int allowed = std::max(1, CPU_COUNT(&cores));
+  const std::optional<CpuQuota> quota = cpu_quota();
+  return quota ? std::min(allowed, quota->cores) : allowed;
 }
 
 void take_signals_on_own_thread(std::function<void()> then) {
@@ -30,7 +31,7 @@ void take_signals_on_own_thread(std::function<void()> then) {
       if (then) then();
     }
   };
-  std::thread(take).detach();
+  start_thread(take).detach();
 }
 
 void block_signals_from_outside() {
@@ -65,8 +66,13 @@ void parallel_for(int threads, std::size_t count, const std::function<void(std::
     run(0);
   } else {
     std::vector<std::jthread> running;
-    for (std::size_t worker = 0; worker < workers; ++worker)
-      running.emplace_back(run, worker);
+    try {
+      for (std::size_t worker = 0; worker < workers; ++worker)
+        running.push_back(start_thread<std::jthread>(run, worker));
+    } catch (const ThreadRefused&) {
+      next = count;
+      throw;
+    }
   }
   if (count == 0) return;
   const Failure& first = *std::ranges::min_element(failures, {}, &Failure::at);

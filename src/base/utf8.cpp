@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/check.h"
+
 namespace muo {
 namespace {
 
@@ -54,6 +56,17 @@ std::size_t utf8_cut_off(std::string_view text) {
     if (!character.whole && character.bytes == size) return size;
   }
   return 0;
+}
+
+std::string_view other_encoding(std::string_view text) {
+  using namespace std::string_view_literals;
+  if (text.starts_with("\xFF\xFE\0\0"sv) || text.starts_with("\0\0\xFE\xFF"sv)) return "UTF-32";
+  if (text.starts_with("\xFF\xFE"sv) || text.starts_with("\xFE\xFF"sv)) return "UTF-16";
+  return {};
+}
+
+std::string conversion_advice(std::string_view encoding) {
+  return concat("convert it to UTF-8: iconv -f ", encoding, " -t UTF-8");
 }
 
 }  // namespace muo

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace muo {
@@ -16,6 +17,11 @@ inline bool is_utf8(std::string_view text) { return utf8_prefix(text) == text.si
 
 // Bytes at the end of `text` that begin a well-formed character and lack the rest of it: 0 to 3.
 std::size_t utf8_cut_off(std::string_view text);
+
+// "UTF-16" or "UTF-32" where `text` begins with the mark of its byte order, else empty; and what a
+// user is told to do with such text.
+std::string_view other_encoding(std::string_view text);
+std::string conversion_advice(std::string_view encoding);
 
 // Whether a byte is of a character that an earlier one begins.
 inline bool continues_utf8(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80; }

@@ -21,7 +21,7 @@ void mix_norm(Stream& stream, const MixNormArgs& args) {
   if (args.mixed) {
     check.tensor("mixed", args.mixed, args.x.shape, args.x.dtype);
     check.same_or_apart("mixed", args.mixed, "x", args.x);
-    check.apart({{"mixed", args.mixed}}, {{"y", args.y}, {"z", args.z}});
+    check.apart({{"mixed", args.mixed}}, {{"y", args.y}, {"z", args.beta ? args.z : Tensor{}}});
   }
   check.that(args.alpha || args.beta, "neither alpha nor beta: that is rms_norm");
   if (args.alpha) check.tensor("alpha", args.alpha, {1});
@@ -41,12 +41,12 @@ void mix_norm_backward(Stream& stream, const MixNormBackwardArgs& args) {
   check.tensor("dy", args.dy, args.dx.shape, args.dx.dtype);
   check.tensor("rstd", args.rstd, {args.dx.shape[0]});
   check.that(args.alpha || args.beta, "neither alpha nor beta: that is rms_norm_backward");
-  check.apart({{"dx", args.dx}, {"dz", args.dz}}, {{"dy", args.dy}, {"x", args.x}, {"z", args.z}});
   const Tensor none;
   const Tensor& x = args.alpha ? args.x : none;
   const Tensor& y = args.alpha ? none : args.y;
   const Tensor& z = args.beta ? args.z : none;
   const Tensor& dz = args.beta ? args.dz : none;
+  check.apart({{"dx", args.dx}, {"dz", dz}}, {{"dy", args.dy}, {"x", x}, {"z", z}});
   if (args.alpha) {
     check.tensor("alpha", args.alpha, {1});
     check.tensor("dalpha", args.dalpha, {1});

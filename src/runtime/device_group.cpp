@@ -4,12 +4,12 @@
 #include <exception>
 #include <mutex>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/threads.h"
 #include "runtime/deferred_free.h"
 #include "runtime/host/host_communicator.h"
 #include "runtime/host/host_device.h"
@@ -50,6 +50,8 @@ class FirstFailure {
       std::rethrow_exception(first.exception);
     } catch (const InputError&) {
       throw;
+    } catch (const ThreadRefused& failure) {
+      throw ThreadRefused(where + failure.what());
     } catch (const std::exception& failure) {
       throw Error(where + failure.what());
     } catch (...) {
@@ -176,7 +178,7 @@ class DeviceGroup::Impl {
         if (at(rank)) at(rank)->finish();
       });
       at_once("the end of its device", [this](int rank) { at(rank).reset(); });
-    } catch (const std::system_error&) {  // no thread: ranks_ ends them, one after another
+    } catch (const ThreadRefused&) {  // ranks_ ends them, one after another
     }
   }
   [[nodiscard]] std::size_t index(int rank) const {
@@ -280,10 +282,10 @@ class DeviceGroup::Impl {
     threads.reserve(ranks_.size());
     try {
       for (int rank = local_.first; rank < local_.end(); ++rank)
-        threads.emplace_back([this, phase, &task, rank] {
+        threads.push_back(start_thread<std::jthread>([this, phase, &task, rank] {
           const RankProgress::Thread thread(progress_[index(rank)], phase);
           task(rank);
-        });
+        }));
     } catch (...) {  // the system refuses a thread: those that run must not wait for it
       usable_ = false;
       release_all();

@@ -36,8 +36,9 @@ struct InitialValues {
 inline constexpr int kNoLayer = -1;
 
 struct ParamSpec {
-  std::string name;  // nanochat's state-dict name, "transformer.h.3.attn.c_q.weight"
-  Shape shape;       // logical: what a checkpoint holds
+  std::string name;             // nanochat's state-dict name, "transformer.h.3.attn.c_q.weight"
+  Shape shape;                  // logical: what a checkpoint holds
+  std::int64_t used_rows = -1;  // those behind pad a vocabulary; -1: all are used
   ParamRole role = ParamRole::kMatrix;
   int layer = kNoLayer;  // the block whose weight it is
   InitialValues init = {};
@@ -45,6 +46,10 @@ struct ParamSpec {
   int ready = 0;                // backward order: gradients with a smaller value are final earlier
   int use = 0;                  // forward order: weights with a smaller value are read earlier
   bool in_backward = true;      // whether backward reads the weight as well
+
+  [[nodiscard]] std::int64_t used_elements() const {
+    return used_rows < 0 ? shape.numel() : used_rows * (shape.numel() / shape[0]);
+  }
 };
 
 // A part of a logical tensor that this rank holds: what checkpoints are made of. Padding is never

@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
 #include "base/check.h"
+#include "base/threads.h"
 
 namespace muo {
 namespace {
@@ -115,7 +115,7 @@ Watchdog::Watchdog(std::span<const RankProgress> ranks, const Timeouts& timeouts
           std::clamp<Time>(std::min(timeouts.asked.value_or(timeouts.in_steps), options_.grace) / 8,
                            std::chrono::milliseconds(5), std::chrono::milliseconds(500))) {
   if (timeouts.endless()) return;
-  thread_ = std::thread([this] { work(); });
+  thread_ = start_thread([this] { work(); });
 }
 
 Watchdog::~Watchdog() {
@@ -166,8 +166,8 @@ void Watchdog::tick(Time elapsed) {
   failed_ = true;
   group_.fail({group_.first_rank + stuck->rank, stuck->step, stuck->what});
   try {
-    releaser_ = std::thread(group_.release);
-  } catch (const std::system_error&) {
+    releaser_ = start_thread(group_.release);
+  } catch (const ThreadRefused&) {
     group_.release();
   }
 }
@@ -181,11 +181,11 @@ void Watchdog::end_program() const {
   const Cause cause = group_.cause();
   // Whatever hangs below, this ends it.
   try {
-    std::thread([code = cause.exit_code] {
+    start_thread([code = cause.exit_code] {
       std::this_thread::sleep_for(std::chrono::seconds(3));
       std::_Exit(code);
     }).detach();
-  } catch (const std::system_error&) {  // then nothing may hang
+  } catch (const ThreadRefused&) {  // then nothing may hang
   }
   std::string text = concat("muograph: error: ", cause.text, "; rank ", late,
                             " did not come back, so the program ends as it is\n");

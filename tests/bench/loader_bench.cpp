@@ -74,8 +74,7 @@ void load(benchmark::State& state) {
   std::vector<Rank> ranks(static_cast<std::size_t>(world));
   data::LoaderOptions options{.world = world, .batch = 32, .seq_len = 2048};
   for (Rank& rank : ranks) {
-    rank.rows = data::make_training_rows(
-        corpus, {.seq_len = options.seq_len, .rows_per_step = world * options.batch}, 1);
+    rank.rows = data::make_training_rows(corpus, options.seq_len, 1);
     const auto bytes = static_cast<std::size_t>(3 * data::Loader::slot_bytes(options));
     rank.memory.resize(bytes + 64);
     void* begin = rank.memory.data();

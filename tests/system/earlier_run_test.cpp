@@ -60,6 +60,17 @@ TEST_F(EarlierRun, GoesOnWhereItWasAsItWent) {
     EXPECT_EQ(after.at("train3").at(key), before.at("train3").at(key)) << key;
 }
 
+// Its checkpoint tells no rows: they are those of its steps, one in each.
+TEST_F(EarlierRun, GoesOnWithTheNextRowOfAnotherBatch) {
+  const std::string inspect = "checkpoint inspect " + run_.string();
+  EXPECT_THAT(run_program(inspect).out, HasSubstr("step 2, 2 updates, 2 rows, 32 tokens"));
+  const Outcome outcome =
+      run_program("train --total-batch-size 48 --resume " + run_.string() + " --data " + text_);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(records().at("train2").at("tokens"), 32 + 48);
+  EXPECT_THAT(run_program(inspect).out, HasSubstr("step 4, 4 updates, 8 rows, 128 tokens"));
+}
+
 TEST_F(EarlierRun, IsEvaluatedVerifiedAndSampled) {
   const std::string run = run_.string();
   const Outcome evaluated = run_program("eval " + run + " --data " + text_);

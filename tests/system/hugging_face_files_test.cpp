@@ -62,8 +62,15 @@ TEST_F(HuggingFaceFiles, HoldEveryWeightUnderThePortsName) {
   train("--model plain");
   const Outcome outcome = export_model();
   ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::string hf = path("hf").string();
+  std::string said;
+  for (const char* const name :
+       {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"})
+    said += concat(hf, "/", name, "\n");
   EXPECT_EQ(outcome.out,
-            path("hf/model.safetensors").string() + "\n" + path("hf/config.json").string() + "\n");
+            concat(said, "load it in Python:\nfrom transformers import pipeline\n",
+                   "generate = pipeline(\"text-generation\", model=\"", hf, "\")\nprint(",
+                   "generate(\"Once upon a time\", max_new_tokens=50)[0][\"generated_text\"])\n"));
   const app::SafetensorsFile ours(path("run/checkpoints/step_00000002/model.safetensors"));
   const app::SafetensorsFile theirs(path("hf/model.safetensors"));
   EXPECT_EQ(theirs.metadata(), (app::SafetensorsMetadata{{"format", "pt"}}));
@@ -142,8 +149,13 @@ TEST_F(HuggingFaceFiles, HandATokenizerOn) {
   train("--model plain --tokenizer " + tokenizer);
   const Outcome outcome = export_model();
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(test::read_file(path("hf/tokenizer.json")), test::read_file(tokenizer));
-  EXPECT_THAT(outcome.out, HasSubstr("hf/tokenizer.json\n"));
+  json exported = json::parse(test::read_file(path("hf/tokenizer.json")));
+  json trained = json::parse(test::read_file(tokenizer));
+  EXPECT_EQ(exported["post_processor"]["single"][0]["SpecialToken"]["id"], "<|bos|>");
+  EXPECT_EQ(exported["post_processor"]["special_tokens"]["<|bos|>"]["ids"], json({700}));
+  for (json* const each : {&exported, &trained})
+    each->erase("post_processor");
+  EXPECT_TRUE(exported == trained);
   EXPECT_EQ(config()["vocab_size"], 702);
   EXPECT_EQ(config()["bos_token_id"], 700);
   const json names = json::parse(test::read_file(path("hf/tokenizer_config.json")));
@@ -151,6 +163,7 @@ TEST_F(HuggingFaceFiles, HandATokenizerOn) {
   EXPECT_EQ(names["bos_token"], "<|bos|>");
   EXPECT_EQ(names["eos_token"], "<|bos|>");
   EXPECT_EQ(names["model_max_length"], kRow);
+  EXPECT_EQ(names["model_input_names"], json({"input_ids", "attention_mask"}));
 }
 
 TEST_F(HuggingFaceFiles, OfNanochatsModelHaveItsCode) {
@@ -158,6 +171,8 @@ TEST_F(HuggingFaceFiles, OfNanochatsModelHaveItsCode) {
   const Outcome outcome = run_program("checkpoint export " + path("run").string() + " --hf-code " +
                                       path("hf").string());
   ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("model=\"" + path("hf").string() + "\", trust_remote_code=True)"));
   const json is = config();
   for (const auto& [loader, place] : std::map<std::string, std::pair<std::string, std::string>>{
            {"AutoConfig", {"configuration_muograph", "MuographConfig"}},
@@ -260,9 +275,9 @@ TEST_F(HuggingFaceFiles, AreNotWrittenOverOthersNorBesideNanochats) {
 
 TEST_F(HuggingFaceFiles, HaveOurLogitsInTransformers) {
   const std::string python = test::environment("MUO_TEST_PYTHON").value_or("python3");
-  if (test::run_command(python + " -c 'import torch, transformers.models.nanochat'").code != 0)
-    GTEST_SKIP() << python << " has no packages torch and transformers: pip install torch "
-                 << "transformers, or say with MUO_TEST_PYTHON which python has them";
+  if (test::run_command(python + " -c 'import accelerate, torch, transformers'").code != 0)
+    GTEST_SKIP() << python << " has no packages accelerate, torch and transformers: pip install "
+                 << "them, or say with MUO_TEST_PYTHON which python has them";
   const Outcome outcome = test::run_command(python + " " + test::source_directory() +
                                             "/scripts/check_hf_export.py " + test::program());
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
@@ -283,6 +298,11 @@ TEST_F(HuggingFaceFiles, AreComparedByLogitsThatSamplesAreDrawnFrom) {
   const std::string text = run_program(sample + "--max-tokens 1 --temperature 0").out;
   const int likely = all["logits"][0][0];
   EXPECT_EQ(text, likely < 256 ? std::string("ab") + static_cast<char>(likely) + "\n" : "ab\n");
+  const std::string longer =
+      sample.substr(0, sample.find("'ab'")) + "'" + std::string(50, 'x') + "y' ";
+  const json last = json::parse(run_program(longer + "--logits 1").out)["context"];
+  EXPECT_EQ(last.size(), 16U) << "what was read";
+  EXPECT_EQ(last.back(), 'y');
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "app/run/backend.h"
+#include "base/check.h"
 #include "support/program.h"
 
 namespace muo {
@@ -14,6 +15,7 @@ namespace {
 
 using test::Outcome;
 using test::run_program;
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
@@ -94,8 +96,15 @@ TEST(Plan, IsOfAnyGpu) {
   EXPECT_EQ(run_program(depth + "--memory 4GB").code, 2);
   EXPECT_THAT(run_program(depth + "--gpu v100").err,
               HasSubstr("--gpu: 'v100' is unknown: give h1"));
+  for (const char* name : {"H100", "'NVIDIA H100 80GB HBM3'", "h100-sxm5"})
+    EXPECT_EQ(step(concat("--gpu ", name)), step("--gpu h100")) << name;
+  EXPECT_EQ(run_program(depth + "--gpu 'H100 PCIe'").code, 2);
+  EXPECT_THAT(
+      run_program(depth + "--gpu 4090").out,
+      testing::ContainsRegex("Time: about [0-9a-z]+, [0-9.e+]+ ms a step, by --roofline rtx4090"));
   EXPECT_EQ(run_program(depth + "--gpu h100 --backend host").code, 2);
-  EXPECT_EQ(run_program(depth + "--gpu h100 --roofline h100").code, 2);
+  EXPECT_EQ(run_program(depth + "--gpu H100 --roofline h100").code, 0);
+  EXPECT_EQ(run_program(depth + "--gpu h100 --roofline h200").code, 2);
 }
 
 // Of two host devices of 150 MB, by `plan` with a limit of 300 MB for both.
@@ -122,9 +131,10 @@ TEST(LargestModel, OfPlanFitsAndTheNextDoesNot) {
     EXPECT_EQ(code(depth), 0) << model;
     EXPECT_EQ(code(depth + 1), 2) << model;
   }
-  EXPECT_THAT(run_program("plan --largest --memory 150MB " + common).out,
-              HasSubstr("The deepest models that train in 143.05 MiB of each of 2 host devices"));
-  EXPECT_EQ(run_program("plan --largest").code, 2);
+  EXPECT_THAT(
+      run_program("plan --largest --memory 150MB " + common).out,
+      AllOf(HasSubstr("The deepest models that train in 143.05 MiB of each of 2 host devices"),
+            HasSubstr("with a vocabulary of 257:")));
   EXPECT_EQ(run_program("plan --largest --compare --memory 1GB").code, 2);
 }
 

@@ -2,14 +2,21 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "support/command.h"
+#include "support/command_line.h"
 #include "support/environment.h"
+#include "support/eventually.h"
 #include "support/paths.h"
 #include "system/training_run.h"
 
@@ -76,6 +83,20 @@ TEST_F(Processes, OfAnySplitTrainTheSameBits) {
   }
 }
 
+// Process 0 tells the others where the run is.
+TEST_F(Processes, TrainInAFolderWhoseNameIsNotUtf8) {
+  const std::filesystem::path folder = path("caf\xE9");
+  std::filesystem::create_directory(folder);
+  std::string command = options("run", "--devices 1 --save-every 10");
+  const std::string run = path("run").string();
+  command.replace(command.find(run), run.size(), "run");
+  for (const char* const more : {"", " --resume auto --num-iterations 21"}) {
+    const test::Outcome outcome = test::run_command(concat(
+        "cd '", folder.native(), "' && ", kMpirun, " -n 2 ", test::program(), " ", command, more));
+    EXPECT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  }
+}
+
 TEST_F(Processes, SayWhoTheyAreInLogsOfTheirOwn) {
   const test::Outcome outcome = train_in("run", {1, 1});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -94,6 +115,30 @@ TEST_F(Processes, GoOnFromOneProcessAndItFromThem) {
   ASSERT_EQ(train_in("split", {1, 1}, "--save-every 10").code, 0);
   train("joined", from("split") + " --devices 2");
   EXPECT_TRUE(tensors("joined", 20) == tensors("whole", 20));
+}
+
+// Rows of a device, which nobody gave, follow from the devices that there are now.
+TEST_F(Processes, OfAnyNumberGoOnWithARunOfOne) {
+  const std::string more =
+      "--device-batch-size auto --total-batch-size 256 --warmdown-ratio 0 --weight-decay 0 "
+      "--num-iterations ";
+  train("run", more + "4 --devices 2");
+  train("whole", more + "12 --devices 2");
+  const std::string resume =
+      concat("train --resume ", path("run").string(), " --eval-every -1 --num-iterations ");
+  const auto goes_on = [&](const test::Outcome& outcome, std::size_t steps, int rows) {
+    ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+    EXPECT_THAT(outcome.out, HasSubstr(concat("step: 256 tokens: 4 x ", rows, " rows of 32")));
+    const std::vector<double> is = losses("run"), want = losses("whole");
+    ASSERT_EQ(is.size(), steps);
+    for (std::size_t step = 0; step < steps; ++step)
+      EXPECT_NEAR(is[step], want[step], 1e-3) << step;
+    EXPECT_EQ(metrics("run", "train").back()["tokens"], 256 * steps);
+  };
+  goes_on(
+      test::run_command(concat(kMpirun, " -n 4 ", test::program(), " ", resume, "8 --devices 1")),
+      8, 2);
+  goes_on(test::run_program(resume + "12 --process-per-device --devices 4"), 12, 2);
 }
 
 TEST_F(Processes, ThatWereToldDifferentThingsEndBeforeAnyWork) {
@@ -161,6 +206,80 @@ TEST_F(Processes, OfEachDeviceComeFromOneCommand) {
       test::run_program(options("each", "--devices 2 --process-per-device"));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(losses("each"), losses("one"));
+}
+
+TEST_F(Processes, OfOneCommandStopByASignalWithACheckpoint) {
+  const std::string more = "--devices 2 --process-per-device --num-iterations 400 --eval-every -1 ";
+  train("undisturbed", "--devices 2 --num-iterations 400 --eval-every -1");
+  const std::string metrics = (path("run") / "metrics.jsonl").string();
+  const test::Outcome stopped =
+      test::run_program(options("run", more) + " & pid=$!; " +
+                        test::until("[ -s " + metrics + " ]") + "kill -TERM $pid; wait $pid");
+  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.err << stopped.out;
+  EXPECT_THAT(test::read_file(path("run") / "output.log"),
+              HasSubstr("stopping, with a checkpoint"));
+  const test::Outcome outcome = test::run_program(options("run", more + "--resume auto"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(tensors("run", 400) == tensors("undisturbed", 400));
+}
+
+// Addresses, in hexadecimal, of the TCP sockets on which a process listens.
+std::vector<std::string> listens_on(const std::string& process) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> inodes, out;
+  std::error_code gone;
+  for (const auto& file : fs::directory_iterator("/proc/" + process + "/fd", gone))
+    inodes.push_back(fs::read_symlink(file.path(), gone).string());
+  for (const char* const table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream in(table);
+    for (std::string line; std::getline(in, line);) {
+      std::istringstream words(line);
+      std::vector<std::string> word(10);
+      for (std::string& each : word)
+        words >> each;
+      if (word[3] == "0A" && std::ranges::count(inodes, "socket:[" + word[9] + "]") > 0)
+        out.push_back(word[1].substr(0, word[1].find(':')));
+    }
+  }
+  return out;
+}
+
+// The processes of this program that come from `parent`, by /proc.
+std::vector<std::string> processes_of(int parent) {
+  namespace fs = std::filesystem;
+  std::map<std::string, std::string> parents;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::ifstream status(entry.path() / "status");
+    for (std::string word; status >> word;)
+      if (word == "PPid:") status >> parents[entry.path().filename().string()];
+  }
+  std::vector<std::string> out;
+  std::error_code gone;
+  for (const auto& [process, of] : parents) {
+    std::string above = of;
+    while (above != std::to_string(parent) && parents.contains(above))
+      above = parents[above];
+    if (above == std::to_string(parent) &&
+        fs::read_symlink("/proc/" + process + "/exe", gone).filename() == "muograph")
+      out.push_back(process);
+  }
+  return out;
+}
+
+TEST_F(Processes, OfOneHostListenOnItsLoopbackOnly) {
+  test::RunningProgram program(test::words_of(
+      options("run", "--devices 2 --process-per-device --num-iterations 1000000 --eval-every -1")));
+  ASSERT_TRUE(test::eventually([&] {
+    std::error_code none;
+    return std::filesystem::file_size(path("run") / "metrics.jsonl", none) > 0 && !none;
+  }));
+  const std::vector<std::string> processes = processes_of(program.pid());
+  EXPECT_EQ(processes.size(), 2U);
+  std::vector<std::string> addresses;
+  for (const std::string& process : processes)
+    std::ranges::move(listens_on(process), std::back_inserter(addresses));
+  EXPECT_THAT(addresses, testing::ElementsAre("0100007F")) << "process 0, for the launch";
+  EXPECT_EQ(program.end_by(SIGTERM), 128 + SIGTERM);
 }
 
 // mpirun ends the others at once, so that this shows what is left, not what they say.

@@ -7,11 +7,14 @@
 #include <string>
 
 #include "support/files.h"
+#include "system/run_files.h"
 
 namespace muo {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 void expect_refused(const std::string& arguments, const std::string& text) {
   const test::Outcome outcome = test::run_program(arguments);
@@ -38,6 +41,33 @@ TEST(Program, OutputThatIsLostIsAnError) {
     const test::Outcome outcome = test::run_program(std::string(arguments) + " >/dev/full");
     EXPECT_EQ(outcome.code, 3) << arguments;
     EXPECT_THAT(outcome.err, HasSubstr("standard output: ")) << arguments;
+  }
+}
+
+TEST(Program, OutputThatIsClosedIsAnError) {
+  const test::Outcome outcome = test::run_program("plan --depth 1 >&-");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("standard output: "));
+}
+
+TEST(Program, PrintsNoControlCharactersOfFileNames) {
+  const test::TemporaryDirectory directory;
+  const std::string text = directory.path() / "text", run = directory.path() / "r\033]0;x\007n";
+  test::write_text(text, 90);
+  ASSERT_EQ(test::run_program("train --data " + text +
+                              " --n-embd 32 --n-head 1 --max-seq-len 32 "
+                              "--total-batch-size 32 --devices 1 --num-iterations 1 --out '" +
+                              run + "'")
+                .code,
+            0);
+  for (const std::string& arguments :
+       {"checkpoint verify '" + run + "'", "checkpoint inspect '" + run + "'", "eval '" + run + "'",
+        "report --text '" + run + "'",
+        "tokenize '" + run + "x' --tokenizer byte --out '" + run + "o'",
+        "plan --data '" + run + "x'"}) {
+    const test::Outcome outcome = test::run_program(arguments);
+    EXPECT_THAT(outcome.out + outcome.err, AllOf(HasSubstr("r?]0;x?n"), Not(HasSubstr("\033"))))
+        << arguments;
   }
 }
 

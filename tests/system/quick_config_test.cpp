@@ -47,20 +47,29 @@ TEST(QuickConfig, IsWhatACpuTakesWhereNothingIsAsked) {
     return outcome.out;
   };
   EXPECT_THAT(plan(""), AllOf(HasSubstr(note), HasSubstr(step)));
-  EXPECT_THAT(plan("--max-seq-len 128 --n-embd 64 --n-head 1"),
-              AllOf(HasSubstr(note), HasSubstr(step), HasSubstr("T 128")));
+  EXPECT_THAT(plan("--max-seq-len 128"), AllOf(HasSubstr(note), HasSubstr(step), HasSubstr("T 128"),
+                                               HasSubstr("horizon: 320 steps")));
+  for (const char* horizon :
+       {"--num-iterations 500", "--target-flops 1e15", "--target-param-data-ratio 2"})
+    EXPECT_THAT(plan(horizon),
+                AllOf(HasSubstr(note), HasSubstr(step), Not(HasSubstr("horizon: 320 steps"))))
+        << horizon;
   const std::string config = test::source_directory() + "/configs/d4-cpu.toml";
-  for (const std::string& asked : {std::string("--depth 4"), std::string("--num-iterations 3"),
-                                   std::string("--target-flops 1e15"), "--config " + config})
+  for (const std::string& asked :
+       {std::string("--depth 4"), std::string("--n-layer 4 --num-iterations 3"),
+        std::string("--n-embd 64 --n-head 1"), "--config " + config})
     EXPECT_THAT(plan(asked), Not(HasSubstr(note))) << asked;
+  const std::string laws = "sizes follow nanochat's laws; --config quick.toml";
+  EXPECT_THAT(plan("--depth 8"), testing::ContainsRegex("Time: about [0-9a-z]+, at .*: " + laws));
+  EXPECT_THAT(plan(""), AllOf(HasSubstr("Time: about "), Not(HasSubstr(laws))));
   const std::string small =
       data +
-      "--n-embd 32 --n-head 1 --max-seq-len 32 --total-batch-size 32 --devices 1 "
-      "--warmup-steps 0 --eval-every -1 --sample-every -1 --out ";
+      "--max-seq-len 32 --total-batch-size 32 --devices 1 --warmup-steps 0 --eval-every -1 "
+      "--sample-every -1 --num-iterations 3 --out ";
   const std::string run = (directory.path() / "run").string();
   const test::Outcome bare = test::run_program("train" + small + run);
-  EXPECT_THAT(bare.out, AllOf(HasSubstr(note), HasSubstr("step 320/320"),
-                              HasSubstr("expected: about "), HasSubstr("warning: 12.")));
+  EXPECT_THAT(bare.out,
+              AllOf(HasSubstr(note), HasSubstr("step 3/3"), HasSubstr("expected: about ")));
   EXPECT_THAT(test::run_program("sweep --matrix-lr 0.1" + small + run + "s").out, HasSubstr(note));
 }
 

@@ -68,6 +68,24 @@ test("Runs on other held-out data are not compared, and the page says so", () =>
   assert.strictEqual(pageOf([run({ n: 1 }), run({ n: 2 }, 1, { heldOut: "a" })])("unlikeText(runs)"), "");
 });
 
+test("Of a halved sweep the trials are compared where all still ran", () => {
+  const lasts = [9, 8, 7, 6, 5, 4, 3, 2];  // at step 20; the better half goes on to 40
+  const of = pageOf(lasts.map((last, i) => run({ a: i < 4 ? 1 : 2, b: i % 2 }, i < 4 ? last : 10 + last, {
+    steps: i < 4 ? 20 : 40, series: { val_loss: curve([99, last, ...(i < 4 ? [] : [10 + last])], 20) } })));
+  assert.strictEqual(of("comparable(shown).steps"), 20);
+  assert.deepStrictEqual(of("runs.map(comparable(shown).score)"), lasts);
+  assert.match(of("HEAT.build({ ...shown, heat: ['--a', '--b'] }).note"), /at step 20, which all 8 shown runs/);
+  assert.deepStrictEqual(of("HEAT.build({ ...shown, heat: ['--a', '--b'] }).data[0].z"), [[8, 4], [7, 3]]);
+  assert.ok(of("importance(comparable(shown), sweptAxes()[0])") > 0.5);
+});
+
+test("One run that ended early does not cut the others short", () => {
+  const of = pageOf([30, 30, 30, 10].map((steps, a) =>
+    run({ a }, a, { steps, series: { val_loss: curve(Array(steps / 10 + 1).fill(a), 10) } })));
+  assert.strictEqual(of("comparable(shown).steps"), 30);
+  assert.match(of("comparedNote(comparable(shown))"), /which 3 of the 4 shown runs/);
+});
+
 test("The loss axis fits what follows the first tenth, and no line leads away from step 0", () => {
   const loss = curve(Array.from({ length: 101 }, (_, i) => (i <= 10 ? 11 - i / 2 : 4 - i / 100)));
   const of = pageOf([run({ n: 1 }, 3, { series: { loss, val_loss: curve([11, 3.5, 3], 50) } })]);
@@ -76,6 +94,15 @@ test("The loss axis fits what follows the first tenth, and no line leads away fr
   assert.strictEqual(of("LOSS.build({ ...shown, logX: true }).layout.yaxis.range ?? null"), null);
   assert.deepStrictEqual(of("LOSS.build(shown).data[1].y"), [11, null, 3.5, 3]);
   assert.deepStrictEqual(of("LOSS.build(shown).data[1].x"), [0, null, 50, 100]);
+});
+
+test("Tokens and FLOPs follow the batch that each step had", () => {
+  const tokens = { x: [0, 3, 9], y: [64, 256, 1024] };  // 64 a step, from step 4 on 128
+  const of = pageOf([run({ n: 1 }, 1, { tokens, clock: { x: [], y: [] }, facts: { flops_per_token: 10 } })]);
+  assert.deepStrictEqual(of('[0, 3, 4, 9].map(axisOf(runs[0], "tokens", 1))'), [64, 256, 384, 1024]);
+  assert.deepStrictEqual(of('[0, 4, 5, 10].map(axisOf(runs[0], "tokens", 0))'), [0, 256, 384, 1024]);
+  assert.deepStrictEqual(of('[4].map(axisOf(runs[0], "flops", 1))'), [3840]);
+  assert.strictEqual(of('axisOf(runs[0], "time", 1)'), null);
 });
 
 test("The lowest held-out value is marked", () => {
@@ -95,6 +122,54 @@ test("Runs that differ in their seed only have one colour, and a mean", () => {
   assert.deepStrictEqual(traces.slice(0, 2).map((trace) => trace.opacity), [0.35, 0.35]);
   const mean = traces.find((trace) => trace.name.startsWith("mean of 2 seeds: 1-1"));
   assert.deepStrictEqual([mean.y, mean.opacity], [[9, null, 3], 1]);
+});
+
+test("Ticks are round, and whole where values are", () => {
+  const of = pageOf([]);
+  assert.deepStrictEqual(of("roundTicks(0.0548, 0.8)"), [0.2, 0.4, 0.6, 0.8]);
+  assert.deepStrictEqual(of("roundTicks(0.03, 0.8)"), [0.05, 0.1, 0.2, 0.5]);
+  assert.deepStrictEqual(of("roundTicks(1.43, 1.52)"), [1.44, 1.46, 1.48, 1.5, 1.52]);
+  assert.deepStrictEqual(of("roundTicks(-3, 4)"), [-2, 0, 2, 4]);
+  assert.deepStrictEqual(of("roundTicks(2, 2)"), [2]);
+  const sweep = pageOf([[2, 0.07], [4, 0.01], [8, 0.49]].map(([depth, lr], i) => run({ depth, lr }, 1 + i / 9)));
+  const [depth, lr, loss] = sweep("PARALLEL.build(shown).data[0].dimensions");
+  assert.deepStrictEqual([depth.tickvals, depth.ticktext], [[2, 4, 8], ["2", "4", "8"]]);
+  assert.deepStrictEqual(lr.ticktext, ["0.07", "0.01", "0.49"]);
+  assert.deepStrictEqual(loss.ticktext, ["1", "1.05", "1.1", "1.15", "1.2"]);
+});
+
+test("Rows of the table begin with the best run, and end with runs that do not compare", () => {
+  const of = pageOf([[3, "a"], [1, "a"], [2, "a"], [0, "b"], [null, "a"]].map(([low, heldOut], n) =>
+    run({ n }, low, { heldOut, series: low === null ? {} : { val_loss: curve([5, low, 4]) } })));
+  assert.deepStrictEqual(of("bestFirst(runs).map((run) => run.index)"), [1, 2, 0, 3, 4]);
+});
+
+test("Columns are the searched options first, one for those with equal values", () => {
+  const of = pageOf([2, 4].map((depth, i) => run({ "log-every": i, depth, "n-layer": depth, "n-embd": 64 * depth, seed: i })));
+  assert.deepStrictEqual(of("optionsToShow(runs)"), [["depth", "n-layer"], ["n-embd"], ["log-every", "seed"]]);
+});
+
+test("One record of the layers is drawn as bars", () => {
+  const layers = (x) => pageOf([run({ n: 1 }, 1, { layers: { x, rows: [[0.1, 0.2], [0.3, 0.4]].map((row) => row.slice(0, x.length)) } })]);
+  const { data: [bars], note } = layers([100])("LAYERS.build({ ...shown, detail: runs[0] })");
+  assert.deepStrictEqual([bars.type, bars.y], ["bar", [0.1, 0.3]]);
+  assert.match(note, /Recorded once, at step 100\./);
+  assert.strictEqual(layers([100, 200])("LAYERS.build({ ...shown, detail: runs[0] }).data[0].type"), "heatmap");
+});
+
+test("The bars of memory add up to what is allocated", () => {
+  const facts = { memory_bytes_per_device: 4 * 2 ** 20,
+                  memory_bytes_by_category: { weights: 2 ** 20, momentum: 2 ** 20, masters: 0, activations: 9 * 2 ** 20 } };
+  const of = pageOf([run({ n: 1 }, 1, { facts })]);
+  assert.deepStrictEqual(of("MEMORY.build(shown).data.map((bar) => [bar.name, bar.x[0]])"),
+                         [["weights", 1], ["momentum", 1], ["gradients, activations and scratch", 2]]);
+  assert.match(of("MEMORY.build(shown).data[0].customdata[0]"), /^weights: 1.00 MiB<br>momentum: .*<br>activations: 9.00 MiB$/);
+});
+
+test("Learning rates are drawn as they are", () => {
+  const series = { lr_multiplier: curve([0.5, 1]) };
+  const of = pageOf([run({ n: 1 }, 1, { series, facts: { learning_rates: { matrices: 0.02 } } }), run({ n: 2 }, 1, { series })]);
+  assert.deepStrictEqual(of("curves(shown, 'lr_multiplier', { scale: matrixRate })").data.map((trace) => trace.y), [[0.01, 0.02]]);
 });
 
 test("Lines can be seen on the cards of both themes", () => {

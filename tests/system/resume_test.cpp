@@ -34,18 +34,10 @@ class Resume : public Training {
                                    const std::vector<std::int32_t>& counts) const {
     std::string names;
     for (std::size_t f = 0; f < counts.size(); ++f) {
-      std::vector<std::int32_t> header(256);
-      header[0] = 20240520;
-      header[1] = 1;
-      header[2] = counts[f];
-      std::string bytes(reinterpret_cast<const char*>(header.data()), 1024);
-      for (std::int32_t i = 0; i < counts[f]; ++i) {
-        const auto token = static_cast<std::uint16_t>((i * i + static_cast<int>(f) * 31) % 251);
-        bytes.append(reinterpret_cast<const char*>(&token), sizeof token);
-      }
-      const fs::path file = path(name + std::to_string(f) + ".bin");
-      test::write_file(file, bytes);
-      names += file.string() + " ";
+      std::vector<std::uint16_t> tokens;
+      for (std::int32_t i = 0; i < counts[f]; ++i)
+        tokens.push_back(static_cast<std::uint16_t>((i * i + static_cast<int>(f) * 31) % 251));
+      names += shard(name + std::to_string(f) + ".bin", tokens).string() + " ";
     }
     return names;
   }
@@ -54,6 +46,30 @@ class Resume : public Training {
       if (found.step > step) fs::remove_all(found.path);
   }
 };
+
+// What was given as relative paths is found from any folder, by a run, a sweep and an evaluation.
+TEST_F(Resume, WorksFromAnotherFolder) {
+  fs::create_directory(path("there"));
+  fs::rename(text_, path("there/text.txt"));
+  text_ = "text.txt --val-data held.txt --tokenizer tok.json";
+  test::write_text(path("there/held.txt"), 90);
+  const std::string there = "cd " + path("there").string() + " &&", elsewhere = "cd / &&";
+  const auto run = [](const std::string& arguments, const std::string& folder) {
+    const Outcome outcome = run_program(arguments, folder);
+    EXPECT_EQ(outcome.code, 0) << arguments << outcome.err;
+    return outcome.out;
+  };
+  run("tokenizer train --data text.txt --vocab-size 300 --out tok.json", there);
+  run(options("run", "--num-iterations 2"), there);
+  EXPECT_THAT(test::read_file(path("run/config.toml")),
+              HasSubstr("text.txt\"]  # given as \"text.txt\"\n"));
+  run("train --resume " + path("run").string() + " --num-iterations 3", elsewhere);
+  run("eval " + path("run").string() + " --data " + path("there/held.txt").string(), elsewhere);
+  run("eval " + path("run").string(), elsewhere);
+  std::string sweep = options("sweep", "--num-iterations 2 --matrix-lr 0.1,0.2");
+  run(sweep.replace(0, 5, "sweep"), there);
+  run("sweep --resume " + path("sweep").string(), elsewhere);
+}
 
 // 20 steps of 24 rows take 480 of 90 rows: more than five epochs over three files.
 TEST_F(Resume, IsBitwiseTheSameOverTheEndsOfFilesAndEpochs) {
@@ -197,6 +213,24 @@ TEST_F(Resume, InitFromTakesWeightsOnly) {
   EXPECT_EQ(run_program(options("new", "--init-from " + path("old").string())).code, 2);
 }
 
+TEST_F(Resume, InitFromBringsTheModelAndItsTokenizer) {
+  const std::string tokenizer = path("tok.json").string();
+  ASSERT_EQ(run_program("tokenizer train --data " + text_.string() + " --vocab-size 300 --out " +
+                        tokenizer)
+                .code,
+            0);
+  train("old", "--tokenizer " + tokenizer + " --n-layer 2");
+  const std::string begin = "train --data " + text_.string() + " --init-from " +
+                            path("old").string() +
+                            " --num-iterations 1 --total-batch-size 64 "
+                            "--devices 1 --sample-every -1 --eval-tokens 640 --out ";
+  const Outcome outcome = run_program(begin + path("new").string());
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("model: plain, 2 layers of width 32"));
+  EXPECT_NEAR(metrics("new", "eval").front()["val_loss"].get<double>(),
+              metrics("old", "eval").back()["val_loss"], 1e-6);
+}
+
 TEST_F(Resume, AutoGoesOnWithARunThatBeganFromWeights) {
   train("old");
   const std::string run = "--save-every 5 --init-from " + path("old").string();
@@ -298,7 +332,7 @@ TEST_F(Resume, CheckpointsAreInspectedAndVerified) {
   const Outcome inspected = run_program("checkpoint inspect --checkpoint " + run);
   EXPECT_EQ(inspected.code, 0);
   for (const char* text :
-       {"step 20, 20 updates, 15,360 tokens, seed 42, written by 2 devices", "n_embd 32",
+       {"step 20, 20 updates, 480 rows, 15,360 tokens, seed 42, written by 2 devices", "n_embd 32",
         "transformer.h.0.attn.c_q.weight.momentum", "total-batch-size = 768"})
     EXPECT_THAT(inspected.out, HasSubstr(text));
   const Outcome good = run_program("checkpoint verify --checkpoint " + run);

@@ -152,19 +152,23 @@ TEST_F(Signals, AProfilersThousandASecondChangeNothing) {
   }
 }
 
-// Kernel and shell each send one, and who ends a session may send SIGTERM as well.
-TEST_F(Signals, OfAClosedTerminalSaveHoweverManyComeAndTheRunGoesOn) {
+// Kernel and shell each send SIGHUP, and who ends a session may send SIGTERM as well; a launcher
+// may send SIGTERM to a process and to its group.
+TEST_F(Signals, SaveHoweverManyComeAtOnceAndTheRunGoesOn) {
   const std::string run = "--num-iterations 6 --n-embd 256 --eval-every -1 --total-batch-size " +
                           std::string(test::kSanitized ? "768 " : "3072 ");
   train("whole", run);
-  const Outcome outcome = in_steps(
-      "part", run, "for s in HUP HUP TERM; do kill -$s $pid 2>/dev/null; sleep 0.02; done");
-  EXPECT_EQ(outcome.code, 128 + SIGHUP) << outcome.err;
-  EXPECT_FALSE(app::find_checkpoints(path("part")).empty());
-  EXPECT_THAT(test::read_file(path("part") / "output.log"),
-              HasSubstr("SIGHUP: stopping, with a checkpoint"));
-  train("part", run + "--resume auto");
-  EXPECT_TRUE(tensors("part", 6) == tensors("whole", 6));
+  for (const std::string signals : {"HUP HUP TERM", "TERM TERM", "XCPU USR1 XCPU"}) {
+    const std::string first = signals.substr(0, signals.find(' ')), part = "part" + first;
+    const Outcome outcome = in_steps(
+        part, run, "for s in " + signals + "; do kill -$s $pid 2>/dev/null; sleep 0.02; done");
+    EXPECT_GT(outcome.code, 128) << outcome.err;
+    EXPECT_FALSE(app::find_checkpoints(path(part)).empty()) << signals;
+    EXPECT_THAT(test::read_file(path(part) / "output.log"),
+                HasSubstr("SIG" + first + ": stopping, with a checkpoint"));
+    train(part, run + "--resume auto");
+    EXPECT_TRUE(tensors(part, 6) == tensors("whole", 6)) << signals;
+  }
 }
 
 TEST_F(Signals, GiveUpAStepThatIsLongAndWhatGoesOnMakesIt) {

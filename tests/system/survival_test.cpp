@@ -250,11 +250,11 @@ TEST_F(Survival, ASecondSignalStopsAtOnceAndHarmsNothing) {
   const auto until = [&](std::string_view words, const char* file) {
     return test::until(fmt::format("grep -sq '{}' {}", words, (path("part") / file).string()));
   };
-  const Outcome outcome =
-      run_program(options("part", run) + " >/dev/null & pid=$!; " +
-                      until("\"step\":1,", "metrics.jsonl") + "kill -INT $pid; " +
-                      until("SIGINT: stopping", "output.log") + "kill -TERM $pid; wait $pid",
-                  plugin + "MUO_FAULT='hang:0:2:copy:2:the saving of a checkpoint' ");
+  const Outcome outcome = run_program(
+      options("part", run) + " >/dev/null & pid=$!; " + until("\"step\":1,", "metrics.jsonl") +
+          "kill -INT $pid; " + until("SIGINT: stopping", "output.log") +
+          "sleep 1.1; kill -TERM $pid; wait $pid",
+      plugin + "MUO_FAULT='hang:0:2:copy:2:the saving of a checkpoint' ");
   EXPECT_EQ(outcome.code, 143) << outcome.err;
   EXPECT_TRUE(app::find_checkpoints(path("part")).empty());
   ASSERT_EQ(run_program(options("part", run), plugin).code, 0);

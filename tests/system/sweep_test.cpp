@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/command.h"
 #include "system/training_run.h"
 
 namespace muo {
@@ -70,6 +71,22 @@ TEST_F(Sweep, ATrialIsBitwiseTheSameTrainCommand) {
   }
   EXPECT_NE(losses(trial("sweep", 0)), losses(trial("sweep", 1)));
   EXPECT_NE(losses(trial("sweep", 0)), losses(trial("sweep", 2)));
+}
+
+// Sizes are those of quick.toml, but for a warm-up that is the default of `train`.
+TEST_F(Sweep, TheCommandOfTheBestTrialTrainsTheSame) {
+  const Outcome outcome =
+      run_program("sweep --data " + text_.string() +
+                  " --matrix-lr 0.1,0.2 --warmup-steps 40 --max-seq-len 32 "
+                  "--total-batch-size 32 --devices 1 --num-iterations 3 --eval-every -1 --out " +
+                  path("sweep").string());
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::size_t begin = outcome.out.find("again: ") + 7;
+  const std::string command = outcome.out.substr(begin, outcome.out.find('\n', begin) - begin);
+  const Outcome again = test::run_command(command + " --out " + path("again").string());
+  ASSERT_EQ(again.code, 0) << command << again.err;
+  const bool is_first = command.find("--matrix-lr 0.1 ") != std::string::npos;
+  EXPECT_EQ(losses("again"), losses(trial("sweep", is_first ? 0 : 1))) << command;
 }
 
 TEST_F(Sweep, CapturesOncePerDeviceAndGroup) {
@@ -203,7 +220,7 @@ TEST_F(Sweep, AnInterruptSavesAndTheSweepGoesOnFromThere) {
                                       "kill -INT $pid; wait $pid");
   EXPECT_EQ(stopped.code, 130) << stopped.err << stopped.out;
   EXPECT_THAT(stopped.out, AllOf(HasSubstr("SIGINT: stopping, with a checkpoint of each trial"),
-                                 HasSubstr("stopped: muograph sweep --resume")));
+                                 HasSubstr("muograph sweep --resume")));
   const std::vector<app::FoundCheckpoint> saved = app::find_checkpoints(first);
   ASSERT_THAT(saved, SizeIs(1));
   EXPECT_GT(saved[0].step, 20);

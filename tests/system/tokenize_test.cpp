@@ -194,11 +194,74 @@ TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
         ok("tokenize " + path("folder") + " --tokenizer byte --out " + path("folder/out")).out,
         HasSubstr(i == 0 ? "1 documents, 1.5 MB" : "complete already: 1 documents"));
   expect_refused("tokenize " + path("folder/b.parquet") + " --tokenizer byte --out " + path("bad"),
-                 "b.parquet is Parquet, not text; pipe it: scripts/read_parquet.py");
+                 "b.parquet is Parquet, not text; pipe it: /");
   expect_refused("tokenizer train --data " + path("folder/b.parquet") + " --out " + path("bad"),
                  "b.parquet is Parquet");
   expect_refused("tokenizer decode " + path("bad.jsonl") + " --tokenizer byte",
                  "is not the id of a token");
+}
+
+// Names of files need not be UTF-8, which JSON and so the manifest is.
+TEST_F(Tokenize, TakesFilesOfAnyName) {
+  const std::string folder = path("names");
+  fs::create_directory(folder);
+  for (const char* const name : {"caf\xE9.txt", "\xFF\xFE.jsonl", "\xE4\xB8\xAD.txt"})
+    fs::copy_file(path("text.jsonl"), fs::path(folder) / name);
+  const std::string command =
+      "tokenize " + folder + " '" + folder + "/caf*' --tokenizer byte --out " + path("out");
+  EXPECT_THAT(ok(command).out, HasSubstr("402 documents"));
+  EXPECT_THAT(ok(command).out, HasSubstr("complete already"));
+  const nlohmann::json source = manifest("out")["source"]["files"];
+  ASSERT_EQ(source.size(), 3U);
+  EXPECT_EQ(source[0]["file"], folder + "/caf\xEF\xBF\xBD.txt");
+  EXPECT_EQ(source[1]["file"], folder + "/\xE4\xB8\xAD.txt");
+}
+
+// What pyarrow does, of files that hold a row group in each line and end with a footer.
+constexpr const char* kParquet = R"py(
+import json, types, pyarrow
+class ParquetFile:
+    def __init__(self, path):
+        *self.groups, footer = open(path).read().splitlines()
+        if footer != "footer": raise pyarrow.ArrowException("no footer")
+        self.num_row_groups, self.schema_arrow = len(self.groups), types.SimpleNamespace(names=["text", "url"])
+    def __enter__(self): return self
+    def __exit__(self, *error): pass
+    def read_row_group(self, group, columns):
+        if self.groups[group] == "damaged": raise pyarrow.ArrowException("damaged page")
+        return {"text": types.SimpleNamespace(to_pylist=lambda: json.loads(self.groups[group]))}
+)py";
+
+// A reader that fails is no end of data.
+TEST_F(Tokenize, TakesNoPartOfParquetFilesForAllOfThem) {
+  fs::create_directories(path("modules/pyarrow"));
+  write_file(path("modules/pyarrow/__init__.py"), "class ArrowException(Exception): pass\n");
+  write_file(path("modules/pyarrow/parquet.py"), kParquet);
+  write_file(path("good"), "[\"a\", null, \"b\"]\n[\"\u00e9\"]\nfooter\n");
+  write_file(path("cut"), "[\"a\"]\n[\"b\"]\n");
+  write_file(path("damaged"), "[\"a\"]\ndamaged\nfooter\n");
+  const auto read = [&](const std::string& files) {
+    return "cd " + path("") + " && PYTHONPATH=modules python3 " + test::source_directory() +
+           "/scripts/read_parquet.py " + files;
+  };
+  const auto tokenized = [&](const std::string& files, const std::string& out) {
+    return test::run_command("(" + read(files) + ") | " + test::program() +
+                             " tokenize - --tokenizer byte --out " + path(out));
+  };
+  EXPECT_THAT(tokenized("good good", "whole").out, HasSubstr("6 documents"));
+  EXPECT_TRUE(manifest("whole")["complete"]);
+  for (const char* const bad : {"cut", "damaged", "none", "good --column body"}) {
+    fs::remove_all(path("part"));
+    const Outcome outcome = tokenized(concat("good ", bad), "part");
+    EXPECT_EQ(outcome.code, 2) << bad << outcome.out;
+    EXPECT_THAT(outcome.err, HasSubstr("read_parquet.py: ")) << bad;
+    EXPECT_FALSE(manifest("part")["complete"]) << bad;
+  }
+  // Of all files the footers are read first.
+  EXPECT_EQ(test::run_command(read("good cut")).out, "read_parquet.py: cut: no footer\n");
+  EXPECT_EQ(test::run_command(read("good damaged")).out,
+            "{\"text\": \"a\"}\n{\"text\": \"b\"}\n{\"text\": \"\u00e9\"}\n{\"text\": \"a\"}\n"
+            "read_parquet.py: damaged: damaged page\n");
 }
 
 TEST_F(Tokenize, ReadsStandardInputAndMakesWideShards) {

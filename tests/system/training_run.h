@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -56,6 +57,19 @@ class Training : public testing::Test {
     const std::filesystem::path checkpoint = app::checkpoint_directory(path(out), step);
     return test::read_file(checkpoint / "model.safetensors") +
            test::read_file(checkpoint / "optimizer.safetensors");
+  }
+
+  // A .bin shard of these tokens.
+  [[nodiscard]] std::filesystem::path shard(const std::string& name,
+                                            const std::vector<std::uint16_t>& tokens) const {
+    std::vector<std::int32_t> header(256);
+    header[0] = 20240520;
+    header[1] = 1;
+    header[2] = static_cast<std::int32_t>(tokens.size());
+    std::string bytes(reinterpret_cast<const char*>(header.data()), 1024);
+    bytes.append(reinterpret_cast<const char*>(tokens.data()), 2 * tokens.size());
+    test::write_file(path(name), bytes);
+    return path(name);
   }
 
   test::TemporaryDirectory directory_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -11,6 +12,7 @@
 
 #include "base/check.h"
 #include "support/command.h"
+#include "support/drawn.h"
 #include "support/files.h"
 #include "support/program.h"
 #include "support/sanitized.h"
@@ -357,6 +359,29 @@ TEST_F(Training, ImpossibleRunsAreRefusedBeforeAnyWork) {
   refused("--adam-state bf16 --embedding-state bf16", "give one of them");
   refused("--max-seq-len 100000", "shorter than a row");
   refused("--resume " + path("nowhere").string(), "nowhere");
+}
+
+// What plan can lay out, train can run: each combination of extras, in shapes whose memory is
+// planned differently.
+TEST_F(Training, EveryCombinationOfExtrasTrainsAStep) {
+  test::Drawn drawn(8);
+  for (const std::string shape :
+       {"--depth 3 --n-embd 48 --n-head 4 --max-seq-len 160 --device-batch-size 2",
+        "--depth 2 --n-embd 32 --n-head 2 --max-seq-len 64 --device-batch-size 1 --dtype bf16"})
+    for (unsigned extras = 0; extras < 32; ++extras) {
+      std::string more = shape +
+                         " --model nanochat --devices 1 --num-iterations 1 --eval-every -1 "
+                         "--total-batch-size 320 --warmup-steps 0";
+      const std::array names = {"value-embeddings", "smear", "backout", "resid-lambdas",
+                                "x0-lambdas"};
+      for (std::size_t i = 0; i < names.size(); ++i)
+        more += concat(" --", names[i], (extras >> i & 1) != 0 ? " on" : " off");
+      // Without value embeddings and scales of the residual stream dz and x share memory.
+      if (!drawn.runs_next(extras == 0b10110)) continue;
+      const Outcome outcome = run_program(options(concat("run", extras), more));
+      EXPECT_EQ(outcome.code, 0) << more << outcome.err;
+      fs::remove_all(path(concat("run", extras)));
+    }
 }
 
 TEST_F(Training, NumberFormatsTakeEffectAndMayChangeOnResume) {

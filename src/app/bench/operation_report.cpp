@@ -79,17 +79,18 @@ std::vector<OperationTime> sorted(std::vector<OperationTime> rows) {
   return rows;
 }
 
-double of_ceiling(const OperationTime& row, const Ceilings& ceilings) {
+double of_reference(const OperationTime& row, const ReferenceRates& reference) {
   if (row.seconds <= 0) return 0;
-  if (row.flops <= 0) return row.bytes / row.seconds / ceilings.bytes;
+  if (row.flops <= 0) return row.bytes / row.seconds / reference.bytes;
   const bool bf16 = row.dtype == DType::kBF16 &&
                     (row.is_product() || (is_attention(row) && host_attention_multiplies_bf16()));
-  return row.flops / row.seconds / (bf16 ? ceilings.bf16 : ceilings.fp32);
+  return row.flops / row.seconds / (bf16 ? reference.bf16 : reference.fp32);
 }
 
 }  // namespace
 
-Ceilings measure_ceilings(const RunConfig& run, const DevicePeak& peak, double seconds) {
+ReferenceRates measure_reference_rates(const RunConfig& run, const DevicePeak& peak,
+                                       double seconds) {
   const GroupOptions group = run.group.alone();
   const int at_once = devices_at_once(group);
   const double of_run = peak.flops * group.world / run.world() / at_once;
@@ -100,10 +101,10 @@ Ceilings measure_ceilings(const RunConfig& run, const DevicePeak& peak, double s
 }
 
 std::string operations_text(const RunConfig& run, const StepTimes& times, std::int64_t steps,
-                            const Ceilings& ceilings) {
+                            const ReferenceRates& reference) {
   const double per_step = mean_factor(run, steps);
   const Summary all = summarise(times, per_step);
-  Table table({"operation", "phase", "dtype", "calls", "ms", "share", "rate", "ceiling"});
+  Table table({"operation", "phase", "dtype", "calls", "ms", "share", "rate", "reference"});
   int small = 0;
   double small_seconds = 0;
   for (const OperationTime& row : sorted(times.operations)) {
@@ -119,7 +120,7 @@ std::string operations_text(const RunConfig& run, const StepTimes& times, std::i
                fmt::format("{:.0f}", static_cast<double>(row.calls) * per_step),
                fmt::format("{:.2f}", 1e3 * seconds), percent_text(seconds / all.work),
                fmt::format("{:.1f} {}", rate, row.flops > 0 ? "GF/s" : "GB/s"),
-               fmt::format("{:.0f}%", 100 * of_ceiling(row, ceilings))});
+               fmt::format("{:.0f}%", 100 * of_reference(row, reference))});
   }
   table.add({fmt::format("{} smaller rows", small), "", "", "",
              fmt::format("{:.2f}", 1e3 * small_seconds), percent_text(small_seconds / all.work)});
@@ -131,11 +132,11 @@ std::string operations_text(const RunConfig& run, const StepTimes& times, std::i
       1e3 * all.step, of_step(all.work), of_step(all.other_devices), of_step(all.processor),
       of_step(all.between()), table.text());
   out += fmt::format(
-      "  ceilings of a device, all at once, measured now: {} in fp32 matrix products{},\n"
-      "  {:.1f} GB/s in copies of what no cache holds\n",
-      flops_text(ceilings.fp32),
-      ceilings.bf16 > 0 ? fmt::format(", {} in bf16", flops_text(ceilings.bf16)) : "",
-      ceilings.bytes / 1e9);
+      "  reference: {} in large fp32 matrix products{}, {:.1f} GB/s in copies from memory,\n"
+      "  per device, all at once, measured now; what a cache holds may be faster\n",
+      flops_text(reference.fp32),
+      reference.bf16 > 0 ? fmt::format(", {} in bf16", flops_text(reference.bf16)) : "",
+      reference.bytes / 1e9);
   out += fmt::format(
       "  matrix products {} (the optimizer's {}), attention {}, outside both {}\n"
       "  (with all waiting: {} of the step)\n",
@@ -149,7 +150,7 @@ std::string operations_text(const RunConfig& run, const StepTimes& times, std::i
 }
 
 Json operations_json(const RunConfig& run, const StepTimes& times, std::int64_t steps,
-                     const Ceilings& ceilings) {
+                     const ReferenceRates& reference) {
   const double per_step = mean_factor(run, steps);
   const Summary all = summarise(times, per_step);
   Json rows = Json::array();
@@ -164,7 +165,7 @@ Json operations_json(const RunConfig& run, const StepTimes& times, std::int64_t 
                     {"share", row.seconds * per_step / all.work},
                     {"gflop", 1e-9 * row.flops * per_step},
                     {"mb", 1e-6 * row.bytes * per_step},
-                    {"of_ceiling", of_ceiling(row, ceilings)}});
+                    {"of_reference", of_reference(row, reference)}});
   Json optimizer = {{"whole", all.whole_optimizer() / all.work}};
   for (std::size_t i = 0; i < kOptimizer.size(); ++i)
     optimizer[std::string(kOptimizer[i].name)] = all.optimizer[i] / all.work;
@@ -180,10 +181,10 @@ Json operations_json(const RunConfig& run, const StepTimes& times, std::int64_t 
             {"attention", all.attention / all.work},
             {"outside", all.outside() / all.work},
             {"optimizer", optimizer}}},
-          {"ceilings",
-           {{"fp32_gflops", ceilings.fp32 / 1e9},
-            {"bf16_gflops", ceilings.bf16 > 0 ? Json(ceilings.bf16 / 1e9) : Json()},
-            {"gbytes_per_s", ceilings.bytes / 1e9}}},
+          {"reference_rates",
+           {{"fp32_gflops", reference.fp32 / 1e9},
+            {"bf16_gflops", reference.bf16 > 0 ? Json(reference.bf16 / 1e9) : Json()},
+            {"gbytes_per_s", reference.bytes / 1e9}}},
           {"rows", rows}};
 }
 

@@ -10,20 +10,22 @@
 
 namespace muo::app {
 
-// What bounds the operations of one device of a host, while all of them work. Of the run's dtype
-// that is its share of `peak`; the others are measured, each for at least `seconds`.
-struct Ceilings {
+// What operations of one device of a host are compared with, while all devices work: large matrix
+// products and copies from memory. Operations in caches may be faster. The rate of the run's dtype
+// is the device's share of `peak`; the others are measured, each for at least `seconds`.
+struct ReferenceRates {
   double fp32 = 0;   // FLOP/s of matrix products
   double bf16 = 0;   // likewise; 0 in a run in fp32
   double bytes = 0;  // per second, of copies
 };
-Ceilings measure_ceilings(const RunConfig& run, const DevicePeak& peak, double seconds);
+ReferenceRates measure_reference_rates(const RunConfig& run, const DevicePeak& peak,
+                                       double seconds);
 
 // Where the time of measured steps went, operation by operation, and the sums that matter.
 // times.operations is not empty.
 std::string operations_text(const RunConfig& run, const StepTimes& times, std::int64_t steps,
-                            const Ceilings& ceilings);
+                            const ReferenceRates& reference);
 nlohmann::ordered_json operations_json(const RunConfig& run, const StepTimes& times,
-                                       std::int64_t steps, const Ceilings& ceilings);
+                                       std::int64_t steps, const ReferenceRates& reference);
 
 }  // namespace muo::app

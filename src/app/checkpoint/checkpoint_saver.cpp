@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/split_float.h"
+#include "base/threads.h"
 
 namespace muo::app {
 namespace {
@@ -341,7 +342,7 @@ void CheckpointSaver::start(const RankContext& rank, const CheckpointInfo& info,
 
 void CheckpointSaver::hand_over(const CheckpointInfo& info) {
   while (threads_.size() < entries_.size())
-    threads_.emplace_back([this, local = threads_.size()] { work(local); });
+    threads_.push_back(start_thread([this, local = threads_.size()] { work(local); }));
   const std::lock_guard lock(mutex_);
   info_ = info;
   ++jobs_;

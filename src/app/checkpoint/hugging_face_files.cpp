@@ -124,11 +124,11 @@ std::string hugging_face_config_text(const model::GptConfig& model, std::optiona
 }
 
 std::string hugging_face_tokenizer_text(const model::GptConfig& model, std::string_view bos) {
-  const json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                       {"bos_token", bos},
-                       {"eos_token", bos},
-                       {"clean_up_tokenization_spaces", false},
-                       {"model_max_length", model.seq_len}};
+  json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                 {"clean_up_tokenization_spaces", false},
+                 {"model_input_names", {"input_ids", "attention_mask"}},
+                 {"model_max_length", model.seq_len}};
+  if (!bos.empty()) config["bos_token"] = config["eos_token"] = bos;
   return config.dump(2) + "\n";
 }
 

@@ -31,7 +31,7 @@ std::string hugging_face_config_text(const model::GptConfig& model, std::optiona
                                      HuggingFaceForm form);
 
 // tokenizer_config.json, by which AutoTokenizer knows of a tokenizer.json which token begins and
-// ends documents.
+// ends documents, if any does, and what the model takes.
 std::string hugging_face_tokenizer_text(const model::GptConfig& model, std::string_view bos);
 
 // A tensor of a file to write: the first rows, as many as `spec` has, of our tensor `from`.

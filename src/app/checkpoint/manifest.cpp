@@ -23,6 +23,7 @@ constexpr const char* kFormat = "muograph-checkpoint";
 constexpr std::int64_t kVersion = 1;
 constexpr std::string_view kChecksumKey = "\"checksum\": \"";  // as dump(1) writes it
 constexpr std::size_t kDigits = 16;
+constexpr double kMostTrained = 0x1p60;  // tokens: far from what overflows
 
 std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
 
@@ -164,21 +165,23 @@ std::string manifest_text(const Manifest& manifest) {
                                   {"head_checksum", hex(file.head_checksum)},
                                   {"tensors", std::move(tensors)}};
   }
-  const ordered_json value = {{"format", kFormat},
-                              {"version", kVersion},
-                              {"checksum", hex(0)},
-                              {"written_by", info.version},
-                              {"step", info.step},
-                              {"updates", info.updates},
-                              {"seed", info.seed},
-                              {"tokens", info.tokens},
-                              {"world", info.world},
-                              {"loss_statistics",
-                               {{"loss", json_of(info.statistics.loss)},
-                                {"grad_norm", json_of(info.statistics.grad_norm)}}},
-                              {"data", object_of(info.data, "the data description")},
-                              {"config", object_of(info.config, "the configuration")},
-                              {"files", std::move(files)}};
+  ordered_json value = {{"format", kFormat},
+                        {"version", kVersion},
+                        {"checksum", hex(0)},
+                        {"written_by", info.version},
+                        {"step", info.step},
+                        {"updates", info.updates},
+                        {"seed", info.seed},
+                        {"rows", info.rows.value_or(0)},
+                        {"tokens", info.tokens},
+                        {"world", info.world},
+                        {"loss_statistics",
+                         {{"loss", json_of(info.statistics.loss)},
+                          {"grad_norm", json_of(info.statistics.grad_norm)}}},
+                        {"data", object_of(info.data, "the data description")},
+                        {"config", object_of(info.config, "the configuration")},
+                        {"files", std::move(files)}};
+  if (!info.rows) value.erase("rows");  // of version 0.1.0
   std::string text = value.dump(1) + "\n";
   const std::size_t digits_at = text.find(kChecksumKey) + kChecksumKey.size();
   text.replace(digits_at, kDigits, hex(text_checksum(text, digits_at)));
@@ -205,6 +208,7 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
   manifest.info = {.step = top.count("step"),
                    .updates = top.count("updates"),
                    .seed = top.unsigned_integer("seed"),
+                   .rows = value.contains("rows") ? std::optional(top.count("rows")) : std::nullopt,
                    .tokens = top.count("tokens"),
                    .data = top.object_text("data"),
                    .config = top.object_text("config"),
@@ -214,6 +218,9 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
   manifest.info.statistics = {.loss = statistics.moments("loss"),
                               .grad_norm = statistics.moments("grad_norm")};
   if (manifest.info.updates > manifest.info.step) top.fail("has more updates than steps");
+  if (manifest.info.rows > manifest.info.tokens) top.fail("has more rows than tokens");
+  check_range({0, kMostTrained}, static_cast<double>(manifest.info.tokens), where + ": tokens",
+              std::to_string(manifest.info.tokens));
   check_range({0, kMostSteps}, static_cast<double>(manifest.info.step), where + ": step",
               std::to_string(manifest.info.step));
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "app/checkpoint/safetensors.h"
 #include "kernels/commit.h"
@@ -12,7 +13,9 @@ struct CheckpointInfo {
   std::int64_t step = 0;     // batches consumed
   std::int64_t updates = 0;  // commits; at most `step`
   std::uint64_t seed = 0;
-  std::int64_t tokens = 0;  // consumed, by all ranks together
+  // Trained from the start of the run on, by all ranks together. Version 0.1.0 wrote no rows.
+  std::optional<std::int64_t> rows = 0;
+  std::int64_t tokens = 0;
   LossStatistics statistics = {};
   std::string data = "{}";    // JSON object of the caller: to recognise the data it continues
   std::string config = "{}";  // JSON object of the caller: the resolved configuration
@@ -30,10 +33,10 @@ struct ManifestFile {
 
 // manifest.json, version 1:
 //   {"format": "muograph-checkpoint", "version": 1, "checksum": "<16 hex digits>",
-//    "written_by": "0.1.0 (commit d30ae45cf12a, Release)", "step", "updates", "seed", "tokens",
-//    "world", "loss_statistics": {"loss": {"count", "mean", "variance"}, "grad_norm": {...}},
-//    "data": {...}, "config": {...}, "files": {"model.safetensors": {"bytes", "head_checksum",
-//    "tensors": [{"name", "dtype", "shape", "checksum"}]}, ...}}
+//    "written_by": "0.1.0 (commit d30ae45cf12a, Release)", "step", "updates", "seed", "rows",
+//    "tokens", "world", "loss_statistics": {"loss": {"count", "mean", "variance"}, "grad_norm":
+//    {...}}, "data": {...}, "config": {...}, "files": {"model.safetensors": {"bytes",
+//    "head_checksum", "tensors": [{"name", "dtype", "shape", "checksum"}]}, ...}}
 // The first checksum is tensor_checksum of this text's bytes with its own digits as zeros.
 struct Manifest {
   CheckpointInfo info;

@@ -122,7 +122,10 @@ FileLock lock_run_directory(const RunDirectory& run) {
   for (int tries = 20;; --tries) {
     std::string holder;
     FileLock lock = FileLock::try_file(file, holder);
-    if (holder.empty()) return lock;
+    if (holder.empty()) {
+      if (lock) remove_temporaries(run.root);
+      return lock;
+    }
     if (tries == 0)
       throw input_error(
           "--out {}: {} trains there (it holds {}): wait until it ends, end it, or "

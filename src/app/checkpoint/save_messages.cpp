@@ -5,15 +5,12 @@
 #include <cstddef>
 #include <filesystem>
 
+#include "base/json_text.h"
+
 namespace muo::app {
 namespace {
 
 using nlohmann::json;
-
-// What is no UTF-8, in the text of an error, is replaced.
-std::string text_of(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
 
 json json_of(const SaveResult& result) {
   return {{"step", result.step},
@@ -52,7 +49,7 @@ std::string pack_results(std::span<const SaveResult> results) {
   json all = json::array();
   for (const SaveResult& result : results)
     all.push_back(json_of(result));
-  return text_of(all);
+  return json_text(all);
 }
 
 std::vector<SaveResult> unpack_results(std::string_view text) {
@@ -72,13 +69,12 @@ std::string pack_message(const SaveMessage& message) {
     for (const SafetensorsSpec& spec : of_file)
       specs.push_back(json_of(spec));
   }
-  // As numbers: a path need not be UTF-8.
-  const std::string& path = message.plan.directory.native();
-  return text_of({{"result", json_of(message.result)},
-                  {"ranges", std::move(ranges)},
-                  {"directory", std::vector<unsigned char>(path.begin(), path.end())},
-                  {"tensors", std::move(tensors)},
-                  {"sums", message.sums}});
+  const json value = {{"result", json_of(message.result)},
+                      {"ranges", std::move(ranges)},
+                      {"directory", json_of_path(message.plan.directory)},
+                      {"tensors", std::move(tensors)},
+                      {"sums", message.sums}};
+  return json_text(value);
 }
 
 SaveMessage unpack_message(std::string_view text) {
@@ -88,8 +84,7 @@ SaveMessage unpack_message(std::string_view text) {
     message.ranges.push_back({.spec = spec_of(range.at(0)),
                               .begin = range.at(1).get<std::int64_t>(),
                               .end = range.at(2).get<std::int64_t>()});
-  const auto path = value.at("directory").get<std::vector<unsigned char>>();
-  message.plan.directory = std::string(path.begin(), path.end());
+  message.plan.directory = path_of_json(value.at("directory"));
   for (std::size_t f = 0; f < message.plan.tensors.size(); ++f)
     for (const json& spec : value.at("tensors").at(f))
       message.plan.tensors[f].push_back(spec_of(spec));

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <string>
 
+#include "app/options/option_row.h"
 #include "app/run/backend.h"
+#include "app/run/run_memory.h"
+#include "base/text_table.h"
 #include "graphs/capture.h"
 
 namespace muo::app {
@@ -89,6 +92,17 @@ MemoryPlan plan_inference_memory(const model::GptConfig& config,
   return graphs::traced_plan(rank, world, [&](RankContext& context, Arena& arena) {
     return std::make_unique<InferenceState>(context, config, params, rows, arena);
   });
+}
+
+void require_inference_memory(const MemoryPlan& plan, const GroupOptions& group,
+                              std::string_view what, std::string_view advice) {
+  const std::int64_t needed = plan.rank_bytes(group.world);
+  const std::int64_t there = available_memory_per_rank(group);
+  if (needed <= there) return;
+  const std::string limit =
+      group.plugin == nullptr ? process_memory(group, group.local().count).limit : "";
+  throw input_error("{}: needs {} on each of {} devices, {} are available beside the program{}: {}",
+                    what, size_text(needed), group.world, size_text(there), limit, advice);
 }
 
 std::int64_t fit_eval_batch(model::GptConfig& config, const std::vector<ParamSpec>& params,

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "app/checkpoint/checkpoint.h"
 #include "graphs/decoder.h"
 #include "graphs/eval_graph.h"
+#include "runtime/device_group.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo::app {
@@ -52,6 +54,11 @@ class InferenceState {
 MemoryPlan plan_inference_memory(const model::GptConfig& config,
                                  const std::vector<ParamSpec>& params, const InferenceRows& rows,
                                  int rank, int world);
+
+// Throws InputError, which begins with `what` and ends with `advice`, if `plan` does not fit into
+// what each device of the group has.
+void require_inference_memory(const MemoryPlan& plan, const GroupOptions& group,
+                              std::string_view what, std::string_view advice);
 
 // For evaluation of `rows` rows on `group`: the rows of a pass on each device, as many tokens as a
 // micro-step of training has (most_pass_tokens), but no more rows than there are. On GPUs with

@@ -148,7 +148,11 @@ std::string next_logits_json(graphs::Decoder& decoder, const model::GptConfig& c
   nlohmann::json pairs = nlohmann::json::array();
   for (const std::size_t i : order)
     pairs.push_back({i, logits[i]});
-  return nlohmann::json{{"context", context}, {"logits", pairs}}.dump();
+  const auto read = std::min(context.size(), static_cast<std::size_t>(config.seq_len));
+  return nlohmann::json{
+      {"context", std::vector(context.end() - static_cast<std::ptrdiff_t>(read), context.end())},
+      {"logits", pairs}}
+      .dump();
 }
 
 }  // namespace muo::app

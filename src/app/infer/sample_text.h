@@ -60,7 +60,7 @@ std::string sample_text(graphs::Decoder& decoder, const model::GptConfig& config
                         const SamplingOptions& options);
 
 // The `most` largest logits of the token behind `context`, after the soft-cap, as JSON:
-// {"context": [tokens], "logits": [[token, logit], ...]}, the largest first.
+// {"context": [tokens that were read], "logits": [[token, logit], ...]}, the largest first.
 std::string next_logits_json(graphs::Decoder& decoder, const model::GptConfig& config,
                              const std::vector<std::int32_t>& context, std::int64_t most);
 

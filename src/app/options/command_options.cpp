@@ -143,8 +143,7 @@ std::vector<OptionRow> option_table(PlanOptions& o) {
       elsewhere("gpu", kOther, "GPU", "to plan for, here or not:", &o.gpu),
       elsewhere("memory", kOther, "SIZE", "of each GPU, or --largest's device: 80GB; auto: --gpu's",
                 &o.memory, {1 << 20}),
-      step("roofline", kOther, "GPU", "h100|h200|a100|rtx4090|rtx5090, or a file of rates",
-           &o.roofline),
+      step("roofline", kOther, "GPU", "as for --gpu, or a file of rates", &o.roofline),
       step("measured", kOther, "FILE", "kernels.jsonl of a GPU check, instead of rates",
            &o.measured),
   };

@@ -14,6 +14,7 @@
 
 #include "app/options/foreign_options.h"
 #include "base/check.h"
+#include "base/installed_file.h"
 #include "base/system_error_text.h"
 #include "base/utf8.h"
 
@@ -40,13 +41,26 @@ std::string read_text(const std::filesystem::path& file) {
   return text.str();
 }
 
-std::string value_text(const OptionRow& row) {
-  if (is_list(row)) {
-    std::string out;
-    for (const auto& path : *std::get<std::vector<std::filesystem::path>*>(row.field))
-      out += (out.empty() ? "" : ", ") + toml_string(path.native());
-    return "[" + out + "]";
+// The absolute paths of the files that a row names, for use from any folder, and the relative ones
+// that were given as a comment; those alone below a folder whose name is not UTF-8, as TOML is.
+std::string files_text(const OptionRow& row) {
+  const std::vector<std::filesystem::path> paths =
+      is_list(row) ? *std::get<std::vector<std::filesystem::path>*>(row.field)
+                   : std::vector<std::filesystem::path>{*std::get<std::string*>(row.field)};
+  std::vector<std::string> names, given;
+  for (const std::filesystem::path& path : paths) {
+    const bool is_relative = path.is_relative() && !path.empty() && path != "byte" &&
+                             is_utf8(std::filesystem::absolute(path).native());
+    names.push_back(toml_string((is_relative ? std::filesystem::absolute(path) : path).native()));
+    if (is_relative) given.push_back(toml_string(path.native()));
   }
+  const std::string value = fmt::format("{}", fmt::join(names, ", "));
+  return (is_list(row) ? "[" + value + "]" : value) +
+         (given.empty() ? "" : fmt::format("  # given as {}", fmt::join(given, ", ")));
+}
+
+std::string value_text(const OptionRow& row) {
+  if (row.file || is_list(row)) return files_text(row);
   std::string text = option_text(row);
   if ((std::holds_alternative<bool*>(row.field) ||
        std::holds_alternative<std::optional<bool>*>(row.field)) &&
@@ -146,25 +160,15 @@ void check_text(std::string_view text, std::string_view name) {
 
 }  // namespace
 
-std::filesystem::path installed_config(const std::string& name) {
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  for (const char* folder : {"../share/muograph/configs", "../../configs"})
-    if (auto file = (program / folder / name).lexically_normal();
-        std::filesystem::exists(file, error))
-      return file;
-  return {};
-}
-
 std::filesystem::path find_config(const std::string& name) {
   std::filesystem::path given = name;
   std::error_code error;
   if (given.has_parent_path() || std::filesystem::exists(given, error)) return given;
-  std::filesystem::path installed = installed_config(name);
+  std::filesystem::path installed = installed_file("configs/" + name);
   if (!installed.empty()) return installed;
   std::vector<std::string> there;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(installed_config("quick.toml").parent_path(), error))
+  for (const auto& entry : std::filesystem::directory_iterator(
+           installed_file("configs/quick.toml").parent_path(), error))
     if (entry.path().extension() == ".toml") there.push_back(entry.path().filename().string());
   std::ranges::sort(there);
   throw input_error("--config {}: no such file{}{}", name, there.empty() ? "" : "; installed are ",

@@ -11,9 +11,6 @@
 
 namespace muo::app {
 
-// A file that is installed ("quick.toml"): in share/muograph/configs beside the program's folder,
-// or in configs of the clone that it was built in. Empty: there is none.
-std::filesystem::path installed_config(const std::string& name);
 // The file that --config means: a path, or the name of one that is installed. Throws InputError for
 // a name that is neither.
 std::filesystem::path find_config(const std::string& name);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/installed_file.h"
 
 namespace muo::app {
 namespace {
@@ -53,7 +54,7 @@ std::string foreign_option(std::string_view name) {
   std::string_view program;
   for (const std::string_view line : split(kComingFrom, "\n")) {
     if (line.starts_with("## ")) program = line.substr(3);
-    if (!line.starts_with("| `-")) continue;
+    if (!line.starts_with("| `")) continue;
     const std::vector<std::string_view> cells = split(line.substr(2), " | ");
     const std::vector<std::string_view> theirs = code_of(cells[0]);
     const auto found = std::ranges::find(theirs, name, option_of);
@@ -64,6 +65,11 @@ std::string foreign_option(std::string_view name) {
     out += ours.empty() ? "which has no counterpart here"
                         : concat("here ", ours.size() == theirs.size() ? std::string(ours[at])
                                                                        : plain(cells[1]));
+    constexpr std::string_view kScripts = "scripts/";
+    if (const std::size_t script = out.find(kScripts); script != std::string::npos) {
+      const std::size_t end = std::min(out.find(' ', script), out.size());
+      out.replace(script, end - script, installed_word(out.substr(script, end - script)));
+    }
     std::string remark = cells.size() < 3 ? "" : plain(cells[2]);
     remark.resize(std::min(remark.find(". "), remark.find_last_not_of(" |") + 1));
     return remark.empty() ? out : concat(out, ": ", remark);

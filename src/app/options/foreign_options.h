@@ -5,8 +5,9 @@
 
 namespace muo::app {
 
-// What an option of another program ("--head-dim", "-i") is called here, by the tables of
-// docs/coming_from.md: "nanochat's, here --n-head: width and heads themselves". Empty: of none.
+// The answer to an option ("--head-dim", "-i") or command ("serve") of another program, by the
+// tables of docs/coming_from.md: "nanochat's, here --n-head: width and heads themselves". Empty:
+// unknown.
 std::string foreign_option(std::string_view name);
 
 // That document, as the build found it.

@@ -32,6 +32,8 @@ constexpr std::array kLaunchers = {
               "SLURM_JOB_ID"},
 };
 
+constexpr int kMostPort = 65534;
+
 class Reader {
  public:
   explicit Reader(const Environment& environment) : environment_(environment) {}
@@ -77,10 +79,19 @@ std::optional<int> tasks_of_node(std::string_view list, std::optional<std::int64
 }  // namespace
 
 std::string first_host(const std::string& list) {
-  const std::size_t bracket = list.find_first_of("[,");
-  if (bracket == std::string::npos || list[bracket] == ',') return list.substr(0, bracket);
-  const std::size_t end = list.find_first_of(",-]", bracket);
-  return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1);
+  std::string host;
+  for (std::size_t at = 0; at < list.size() && list[at] != ','; ++at) {
+    if (list[at] != '[') {
+      host += list[at];
+      continue;
+    }
+    const std::size_t close = list.find(']', at);
+    if (close == std::string::npos) return {};
+    const std::string ranges = list.substr(at + 1, close - at - 1);
+    host += ranges.substr(0, ranges.find_first_of(",-"));
+    at = close;
+  }
+  return host;
 }
 
 std::optional<Launch> find_launch(const Environment& environment) {
@@ -102,7 +113,12 @@ std::optional<Launch> find_launch(const Environment& environment) {
                               out.processes_here, " here: is no launch: unset them, or start by ",
                               names.by));
     out.address = read.text("MASTER_ADDR");
+    if (out.address.starts_with('[') && out.address.ends_with(']'))  // of IPv6, as URLs have it
+      out.address = out.address.substr(1, out.address.size() - 2);
     out.port = read.number("MASTER_PORT");
+    if (out.port && (*out.port < 1 || *out.port > kMostPort))
+      throw InputError(concat("MASTER_PORT=", *out.port, ": processes meet at the port above it: ",
+                              "give 1 to ", kMostPort, ", or --store-port"));
     if (out.address.empty() && out.processes_here == out.processes) out.address = "127.0.0.1";
     if (out.address.empty() && slurm) out.address = first_host(read.text("SLURM_STEP_NODELIST"));
     out.token = concat(read.text("MUO_STORE_TOKEN"), read.text(names.token),
@@ -110,6 +126,11 @@ std::optional<Launch> find_launch(const Environment& environment) {
     out.has_mpi = !read.text("PMIX_RANK").empty();
     return out;
   }
+  if (const auto processes = read.number("PMI_SIZE"); read.number("PMI_RANK") && processes > 1)
+    throw InputError(concat("PMI_SIZE=", *processes,
+                            ": processes of this launcher (MPICH's, Intel's ",
+                            "or Cray's) cannot join: start them by Open MPI's mpirun, srun or ",
+                            "torchrun, or one for all devices"));
   return std::nullopt;
 }
 

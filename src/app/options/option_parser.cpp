@@ -10,6 +10,7 @@
 #include "app/options/foreign_options.h"
 #include "app/options/option_table.h"
 #include "base/check.h"
+#include "base/terminal.h"
 
 namespace muo::app {
 namespace {
@@ -39,8 +40,8 @@ class HelpFormatter final : public CLI::Formatter {
 };
 
 void note_repeated(std::string_view name, std::size_t times, std::string_view last) {
-  fmt::print(stderr, "muograph: note: {} is given {} times: the last, {}, counts\n", name, times,
-             last);
+  say(stderr, fmt::format("muograph: note: {} is given {} times: the last, {}, counts\n", name,
+                          times, last));
 }
 
 // nanochat writes --device_batch_size in some scripts.
@@ -107,6 +108,10 @@ std::optional<std::string> Parser::parse(std::span<const char* const> arguments)
   if (trains()) app_->set_help_all_flag("--help-all", "print every option")->group(kOtherGroup);
   if (!arguments.empty() && arguments.back() == kCompleteLast)
     return completions(arguments.first(arguments.size() - 1));
+  const auto is_end = [](const char* argument) { return std::string_view(argument) == "--"; };
+  const auto end = std::ranges::find_if(arguments, is_end);
+  words_.assign(end == arguments.end() ? end : std::next(end), arguments.end());
+  arguments = {arguments.begin(), end};
   std::vector<std::string> reversed;  // as CLI11 wants them
   for (const char* argument : arguments)
     reversed.push_back(with_dashes(argument));
@@ -171,8 +176,8 @@ void Parser::apply_config(const std::filesystem::path& file, bool named,
       if (std::ranges::find(rows_[i].replaces, row.name) == rows_[i].replaces.end()) continue;
       if (!changed(i)) continue;
       if (named)
-        fmt::print(stderr, "muograph: note: {} {} is left out, as --{} is given\n", where,
-                   fmt::join(values, " "), rows_[i].name);
+        say(stderr, fmt::format("muograph: note: {} {} is left out, as --{} is given\n", where,
+                                fmt::join(values, " "), rows_[i].name));
       return true;
     }
     return take && take(row, values, where);
@@ -228,7 +233,12 @@ void Parser::take_word() {
       given_[i].push_back(*word);
       extras_.erase(word);
     }
+    while (!words_.empty() && (given_[i].empty() || is_list(rows_[i]))) {
+      given_[i].push_back(words_.front());
+      words_.erase(words_.begin());
+    }
   }
+  extras_.insert(extras_.end(), words_.begin(), words_.end());
 }
 
 void Parser::refuse_unknown() const {
@@ -246,7 +256,9 @@ void Parser::refuse_unknown() const {
                                            : "");
   }
   const std::string name = first->substr(0, first->find('='));
-  if (const std::string here = foreign_option(name); trains() && !here.empty())
+  // Options of training have no counterpart in other commands.
+  if (const std::string here = foreign_option(name);
+      !here.empty() && (trains() || here.find("here --") == std::string::npos))
     throw input_error("{}: unknown option {}: {}", app_->get_name(), name, here);
   std::vector<std::string_view> names;
   for (const CLI::Option* option : app_->get_options())

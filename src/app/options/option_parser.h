@@ -70,6 +70,7 @@ class Parser {
   // What parse() found: by rows_, and what belongs to none of them.
   std::vector<std::vector<std::string>> given_;
   std::vector<std::string> extras_;
+  std::vector<std::string> words_;  // behind "--", which begins no option
 };
 
 }  // namespace muo::app

@@ -97,8 +97,9 @@ struct Setter {
   std::string_view text;
 
   void operator()(std::string* field) const {
-    check_choice(row, where, text);
-    *field = text;
+    const std::string_view choice = row.choice_of == nullptr ? text : row.choice_of(text);
+    check_choice(row, where, choice);
+    *field = choice;
   }
   void operator()(const NamedField& field) const {
     check_choice(row, where, text);

@@ -90,6 +90,8 @@ struct OptionRow {
   OptionRange range = {};
   std::vector<std::string_view> choices = {};
   std::string choices_help = {};  // further lines of help
+  // Another spelling of a choice as that choice, other text as it is.
+  std::string_view (*choice_of)(std::string_view) = nullptr;
   // Options whose values from a config file lose their meaning when this one is given on the
   // command line.
   std::vector<std::string_view> replaces = {};
@@ -98,6 +100,7 @@ struct OptionRow {
   std::string_view letter = {};  // its short name: "-o"
   bool saved = true;             // in config.toml
   bool trains = false;           // tells what is trained: that it changed is said at --resume
+  bool file = false;             // names a file; lists always do
   bool* is_told = nullptr;       // false: automatic, whatever the field holds
 
   // For tables: the row with more said of it.
@@ -123,6 +126,10 @@ struct OptionRow {
   }
   OptionRow training() && {
     trains = true;
+    return std::move(*this);
+  }
+  OptionRow naming_file() && {
+    file = true;
     return std::move(*this);
   }
 };

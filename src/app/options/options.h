@@ -61,6 +61,13 @@ struct BatchOptions {
   std::optional<std::int64_t> iterations = {};     // else target_flops, else the ratio
   std::optional<double> target_flops = {};
   double target_param_data_ratio = 12;
+  // Of the run that goes on; no options. Its rows of so many ranks are kept by as many, if they
+  // divide the step; the tokens of a step, if they were automatic, where rows and ranks divide
+  // them.
+  struct Before {
+    std::int64_t world = 0;
+    std::optional<std::int64_t> device_rows = {}, total_tokens = {};
+  } before = {};
 };
 
 // Who holds and updates what, and how it travels: optim/sharding_plan.h.
@@ -113,7 +120,8 @@ struct SaveOptions {
   OnSaveError on_error = OnSaveError::kStop;
 };
 
-// Said of a run on a CPU that was asked for neither sizes nor a horizon: see cli.cpp.
+// Where a run on a CPU without a configuration has its sizes from.
+enum class CpuSizes { kNotChosen, kQuick, kLaws };
 inline constexpr const char* kQuickSizes =
     "sizes and rates: those of configs/quick.toml, for a CPU; --depth N follows nanochat's laws";
 
@@ -132,7 +140,7 @@ struct RunOptions {
   std::string graph_dot = {};               // where to write the captured step; empty: nowhere
   std::string version = {};                 // of the program; no option
   std::vector<std::string> arguments = {};  // of the command line, from the command on; no option
-  bool quick_sizes = false;                 // kQuickSizes; no option
+  CpuSizes sizes = CpuSizes::kNotChosen;    // no option
 };
 
 // What `train` and `plan` can be told. An empty optional means automatic; resolve() fills it, and

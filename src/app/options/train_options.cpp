@@ -46,7 +46,8 @@ std::vector<OptionRow> data_rows(data::DataOptions& o) {
       row("data-max-bytes", kHost, "BYTES", "use whole text files until this many bytes; 0: all",
           &o.max_bytes, {0, kMostTokens}),
       row("tokenizer", kShape, "NAME", "byte, .json, SentencePiece, tiktoken; of shards: theirs",
-          &o.tokenizer),
+          &o.tokenizer)
+          .naming_file(),
       row("vocab-size", kShape, "N", "of .bin shards: ids are below; 0: the tokenizer's",
           &o.vocab_size, {0, kMostVocab}),
       row("packing", kHost, "NAME", "what rows of tokens are made of", &o.packing)
@@ -205,7 +206,8 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
           &o.weight_wire)
           .training(),
       row("gemm-table", kCaptured, "FILE",
-          "algorithms of GPUs' products; missing ones are measured, added", &o.gemm_table),
+          "algorithms of GPUs' products; missing ones are measured, added", &o.gemm_table)
+          .naming_file(),
       row("tune", kCaptured, "once|now|off", "products of GPUs; auto: once, off if deterministic",
           &o.tune)
           .explained("\n once: measure what the user's cache lacks, keep it there"

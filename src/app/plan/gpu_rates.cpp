@@ -79,8 +79,9 @@ GpuRates rates_of(const DescribedGpu& gpu) {
 std::span<const RateRow> rate_rows() { return kRows; }
 
 GpuRates gpu_rates(const std::string& name_or_file) {
+  const std::string_view known = described_gpu_name(name_or_file);
   for (const DescribedGpu& gpu : described_gpus())
-    if (gpu.name == name_or_file) return rates_of(gpu);
+    if (gpu.name == known) return rates_of(gpu);
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(name_or_file, ignored))
     throw input_error("--roofline {}: neither a file nor a GPU that is described: give one of {}",
@@ -88,11 +89,11 @@ GpuRates gpu_rates(const std::string& name_or_file) {
   const auto file = try_strict_json(FileBytes(name_or_file).text());
   if (!file.is_object()) throw input_error("--roofline {}: not a JSON object", name_or_file);
   const auto gpu = file.find("gpu");
-  const auto described = std::ranges::find(described_gpus(),
-                                           gpu == file.end()  ? ""
-                                           : gpu->is_string() ? gpu->get<std::string>()
-                                                              : gpu->dump(),
-                                           &DescribedGpu::name);
+  const std::string given = gpu == file.end()  ? ""
+                            : gpu->is_string() ? gpu->get<std::string>()
+                                               : gpu->dump();
+  const auto described =
+      std::ranges::find(described_gpus(), described_gpu_name(given), &DescribedGpu::name);
   if (described == described_gpus().end())
     throw input_error("--roofline {}: its \"gpu\" is none that is described: give one of {}",
                       name_or_file, described_gpu_names());

@@ -41,8 +41,6 @@ TrainOptions common_options(const PlanOptions& options) {
     if (given)
       throw input_error("plan: --largest finds --depth, which sets width and heads: leave out --{}",
                         name);
-  if (!options.memory && options.gpu.empty())
-    throw InputError("plan: --largest needs --memory, what each device has: give 80GB, say");
   o.batch.device_rows = o.batch.device_rows.value_or(1);
   o.memory.limit.reset();
   if (o.devices.backend == Backend::kHost) return o;
@@ -53,6 +51,17 @@ TrainOptions common_options(const PlanOptions& options) {
   o.numbers.attention = AttentionKernels::kAuto;
   o.numbers.dtype = o.numbers.dtype.value_or(DType::kBF16);
   return o;
+}
+
+// The devices of this machine and what each has: GPUs if there are any that can be used.
+void take_this_machine(PlanOptions& options) {
+  std::vector<std::string> notes;
+  const GroupOptions group = choose_devices(options.train.devices, notes);
+  const bool host = group.plugin == nullptr;
+  options.train.devices.backend = host ? Backend::kHost : Backend::kCuda;
+  options.train.devices.count = group.world;
+  options.memory =
+      ByteSize{host ? available_memory().bytes / group.world : group.plugin->total_memory(0)};
 }
 
 class Search {
@@ -102,13 +111,18 @@ class Search {
 
 }  // namespace
 
-LargestModels find_largest_models(const PlanOptions& options) {
+LargestModels find_largest_models(const PlanOptions& given) {
+  PlanOptions options = given;
+  const bool is_of_this_machine = !given.memory && given.gpu.empty();
+  if (is_of_this_machine) take_this_machine(options);
   TrainOptions common = common_options(options);
   LargestModels out;
   out.host = options.train.devices.backend == Backend::kHost;
   const RunConfig first = resolve(common, data::vocabulary_only(common.data));
   out.devices = first.world();
   out.rows = *common.batch.device_rows;
+  out.is_of_this_machine = is_of_this_machine;
+  out.vocabulary = first.model.vocab_size;
   out.dtype = name_of(first.model.dtype);
   out.memory = options.memory ? options.memory->bytes : described_gpu(options.gpu).memory;
   const std::int64_t beside = out.host
@@ -141,18 +155,24 @@ LargestModels find_largest_models(const PlanOptions& options) {
 std::string largest_table(const LargestModels& found) {
   Table table({"shard", "recompute", "depth", "parameters", "memory per device", "rows",
                "time of recomputation"});
-  for (const LargestModel& each : found.models)
-    table.add({std::string(name_of(each.shard)), std::string(name_of(each.recompute)),
-               std::to_string(each.depth), count_text(static_cast<double>(each.parameters)),
-               size_text(each.bytes), std::to_string(found.rows),
-               fmt::format("+{:.1f} %", 100 * each.extra_time)});
+  for (auto each = found.models.begin(); each != found.models.end(); ++each) {
+    const auto is_as_deep = [&](const LargestModel& simpler) {
+      return simpler.depth >= each->depth && simpler.recompute <= each->recompute;
+    };
+    if (std::any_of(found.models.begin(), each, is_as_deep)) continue;
+    table.add({std::string(name_of(each->shard)), std::string(name_of(each->recompute)),
+               std::to_string(each->depth), count_text(static_cast<double>(each->parameters)),
+               size_text(each->bytes), std::to_string(found.rows),
+               fmt::format("+{:.1f} %", 100 * each->extra_time)});
+  }
   std::string out = fmt::format(
-      "The deepest models that train in {} of each of {} {}{}, in {}:\n\n{}"
+      "The deepest models that train in {} of each of {} {}{}{}, in {}, with a vocabulary of "
+      "{}:\n\n{}"
       "  Memory: planned tensors, of which {} fit: {} less {}.\n"
       "  Time of recomputation: its share of FLOPs; the next depth does not fit.\n",
       size_text(found.memory), found.devices, found.host ? "host device" : "GPU",
-      found.devices == 1 ? "" : "s", found.dtype, table.text(), size_text(found.available),
-      size_text(found.memory),
+      found.devices == 1 ? "" : "s", found.is_of_this_machine ? " here" : "", found.dtype,
+      grouped(found.vocabulary), table.text(), size_text(found.available), size_text(found.memory),
       found.host ? "a device's part of the process beside tensors"
                  : "what CUDA and its libraries are taken to need (attention's scratch is "
                    "counted as on the host)");
@@ -171,9 +191,13 @@ std::string largest_json(const LargestModels& found) {
                       {"memory_bytes_per_device", each.bytes},
                       {"rows_per_device", found.rows},
                       {"recompute_share_of_flops", each.extra_time}});
-  const Json out = {{"memory_bytes", found.memory}, {"memory_bytes_for_tensors", found.available},
-                    {"devices", found.devices},     {"backend", found.host ? "host" : "cuda"},
-                    {"dtype", found.dtype},         {"models", models},
+  const Json out = {{"memory_bytes", found.memory},
+                    {"memory_bytes_for_tensors", found.available},
+                    {"devices", found.devices},
+                    {"vocabulary", found.vocabulary},
+                    {"backend", found.host ? "host" : "cuda"},
+                    {"dtype", found.dtype},
+                    {"models", models},
                     {"notes", found.notes}};
   return out.dump(2) + "\n";
 }

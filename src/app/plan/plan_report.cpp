@@ -37,7 +37,7 @@ std::string extras_text(const model::GptConfig& m) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::string run_text(const RunConfig& run) {
+std::string run_text(const RunConfig& run, const ExpectedTime& time) {
   const model::GptConfig& m = run.model;
   const optim::NumberFormats formats = run.formats();
   std::string out = fmt::format(
@@ -57,6 +57,7 @@ std::string run_text(const RunConfig& run) {
   if (recompute_share(run) > 0)
     out += fmt::format("Recomputed in backward: {}, {:.1f} % more FLOPs\n", recompute_text(run),
                        100 * recompute_share(run));
+  if (time.seconds > 0) out += fmt::format("Time: {}\n", time.text);
   for (const std::string& note : run.notes)
     out += fmt::format("  {}\n", note);
   out += "\nScaling\n";
@@ -208,7 +209,7 @@ std::int64_t process_bytes(const PlanReport& report) {
 
 std::string plan_table(const PlanReport& report) {
   const std::vector<ParamSpec>& params = report.run.params;
-  return run_text(report.run.config) + parameters_text(report.run.config.model) +
+  return run_text(report.run.config, report.time) + parameters_text(report.run.config.model) +
          buckets_text(report.run.config, report.run.plan) +
          ranks_text(report.run.plan, optim::plan_cost(report.run.plan, params)) +
          memory_text(report.run.config, report.run.memory, report.fixed) + process_text(report) +
@@ -236,8 +237,8 @@ Json plan_object(const PlanReport& report) {
       {"flops_per_token", run.flops_per_token},
       {"attention_flops_per_token", model::attention_flops_per_token(run.model)},
       {"causal_flops_per_token", model::causal_flops_per_token(run.model)},
-      {"total_flops", run.flops_per_token * static_cast<double>(run.iterations()) *
-                          static_cast<double>(run.tokens_per_step())},
+      {"total_flops", run.flops_per_token * run.horizon_tokens()},
+      {"total_tokens", run.horizon_tokens()},
       {"target_tokens", run.targets.tokens},
       {"target_batch_tokens", run.targets.batch_tokens},
       {"learning_rates", rates},
@@ -282,6 +283,7 @@ Json plan_object(const PlanReport& report) {
       {"process_bytes", process_bytes(report)},
       {"notes", run.notes},
       {"scaling_notes", scaling_notes(run)}};
+  if (report.time.seconds > 0) out["expected_seconds"] = report.time.seconds;
   if (report.rates)
     out["predicted"] = prediction_json(optim::exposed_time(report.run.plan, params, *report.rates));
   return out;

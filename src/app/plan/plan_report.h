@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "app/run/device_rates.h"
 #include "app/run/run_memory.h"
 #include "optim/exposed_time.h"
 
@@ -15,6 +16,7 @@ struct PlanReport {
   PlannedRun run = {};
   std::optional<optim::MachineRates> rates = {};
   std::int64_t fixed = 0;  // plan_fixed_memory()
+  ExpectedTime time = {};  // of the whole run
 };
 // Bytes that the process of the run will hold, on the host.
 std::int64_t process_bytes(const PlanReport& report);

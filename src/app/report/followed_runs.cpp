@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <functional>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "app/checkpoint/run_directory.h"
@@ -70,27 +67,14 @@ void FollowedRuns::look() {
 // Calls `work` with 0 to count - 1, on several threads.
 void FollowedRuns::for_each_index(std::size_t count,
                                   const std::function<void(std::size_t)>& work) const {
-  const std::size_t threads =
-      std::min<std::size_t>(count, static_cast<std::size_t>(std::min(usable_cores(), 4)));
-  std::atomic<std::size_t> next = 0;
-  std::vector<std::exception_ptr> failures(threads);
-  const auto run = [&](std::size_t thread) {
-    try {
-      for (std::size_t i = next++; i < count && !stopped_; i = next++)
-        work(i);
-    } catch (...) {
-      failures[thread] = std::current_exception();
-    }
+  const auto go_on = [this] {
+    if (stopped_) throw Error("the server ends");
   };
-  {
-    std::vector<std::jthread> others;
-    for (std::size_t thread = 1; thread < threads; ++thread)
-      others.emplace_back(run, thread);
-    if (threads > 0) run(0);
-  }
-  for (const std::exception_ptr& failure : failures)
-    if (failure) std::rethrow_exception(failure);
-  if (stopped_) throw Error("the server ends");
+  parallel_for(std::min(usable_cores(), 4), count, [&](std::size_t i) {
+    go_on();
+    work(i);
+  });
+  go_on();
 }
 
 void FollowedRuns::find_runs() {

@@ -15,6 +15,7 @@
 #include "app/report/decimate.h"
 #include "app/report/report_page.h"
 #include "base/check.h"
+#include "base/json_text.h"
 
 namespace muo::app {
 namespace {
@@ -79,6 +80,26 @@ Json clock_json(const RunHistory& run, const std::vector<double>& clock) {
     points.y.push_back(clock[at]);
   }
   return points_json(points);
+}
+
+// Tokens of a step, of those that end with record i.
+double tokens_per_step(const RunHistory& run, std::size_t i) {
+  const std::int64_t tokens = run.tokens[i] - (i == 0 ? 0 : run.tokens[i - 1]);
+  const std::int64_t steps = run.step[i] - (i == 0 ? -1 : run.step[i - 1]);
+  return static_cast<double>(tokens) / static_cast<double>(steps);
+}
+
+// The tokens that were trained by the end of a step: on straight lines between these points, as
+// only a resume changes the tokens of a step.
+Json tokens_json(const RunHistory& run) {
+  Json steps = Json::array(), tokens = Json::array();
+  for (std::size_t i = 0; i < run.step.size(); ++i) {
+    if (i > 0 && i + 1 < run.step.size() && tokens_per_step(run, i) == tokens_per_step(run, i + 1))
+      continue;
+    steps.push_back(run.step[i]);
+    tokens.push_back(run.tokens[i]);
+  }
+  return {{"x", steps}, {"y", tokens}};
 }
 
 Json times_json(const RunHistory& run) {
@@ -176,7 +197,7 @@ bool is_plain(const Json& value) {
 bool is_row(const Json& value) { return value.is_object() && std::ranges::all_of(value, is_plain); }
 // Whether the page may be given a fact: its script shows all runs or, on an error, none.
 bool is_shown(std::string_view name, const Json& value) {
-  if (name == "memory_bytes_by_category") return is_row(value);
+  if (name == "memory_bytes_by_category" || name == "learning_rates") return is_row(value);
   if (name == "buckets" || name == "ranks")
     return value.is_array() && std::ranges::all_of(value, is_row);
   return is_plain(value);
@@ -257,6 +278,7 @@ std::string run_data(const RunHistory& run, const std::string& name, std::size_t
   for (const auto& [key, value] : run.options)
     options[key] = value;
   const bool any = !run.step.empty();
+  const Json per_step = any ? number(tokens_per_step(run, run.step.size() - 1)) : Json();
   const Json data = {{"name", name},
                      {"directory", run.directory.string()},
                      {"notes", run.notes},
@@ -267,9 +289,7 @@ std::string run_data(const RunHistory& run, const std::string& name, std::size_t
                      {"facts", facts_json(run.facts)},
                      {"steps", any ? run.step.back() + 1 : 0},
                      {"seconds", any ? number(clock.back()) : Json()},
-                     {"tokensPerStep", any ? number(static_cast<double>(run.tokens.back()) /
-                                                    static_cast<double>(run.step.back() + 1))
-                                           : Json()},
+                     {"tokensPerStep", per_step},
                      {"loss", last_finite(run.of(Series::kLoss))},
                      {"valLoss", last_finite(run.val_loss)},
                      {"valBpb", last_finite(run.val_bpb)},
@@ -279,12 +299,13 @@ std::string run_data(const RunHistory& run, const std::string& name, std::size_t
                      {"updates", updates_json(run, points)},
                      {"layers", layers_json(run)},
                      {"clock", clock_json(run, clock)},
+                     {"tokens", tokens_json(run)},
                      {"times", times_json(run)},
                      {"skipped", skips_json(run)},
                      {"clipped", run.clipped.size()},
                      {"alarms", alarms_json(run)},
                      {"samples", samples_json(run, std::clamp<std::size_t>(points / 20, 5, 40))}};
-  return data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(data);
 }
 
 std::string report_page(std::span<const std::string> runs, std::string_view plotly) {

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/system_error_text.h"
+#include "base/system_limits.h"
 #include "runtime/plugin.h"
 
 namespace muo::app {
@@ -26,6 +27,7 @@ std::unique_ptr<HttpServer> serve_http(HttpOptions options) {
         fmt::format("--port {}: another program has it: give another one, or 0 for any that is "
                     "free",
                     port));
+  if (error == EAGAIN) throw Error(refused_thread_text());
   throw InputError(fmt::format("--port {}: cannot listen: {}", port, system_error_text(error)));
 }
 

@@ -4,6 +4,7 @@
 
 #include "app/checkpoint/model_json.h"
 #include "base/durable_files.h"
+#include "base/json_text.h"
 
 namespace muo::app {
 
@@ -19,8 +20,7 @@ void write_run_facts(const RunDirectory& directory, const PlanReport& report,
       {"tokenizer", corpus.tokenizer ? corpus.tokenizer_name.string() : "unknown"},
       {"data", nlohmann::json::parse(data_identity(corpus))}};
   facts.update(plan_object(report));
-  replace_file(directory.facts(),
-               facts.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  replace_file(directory.facts(), json_text(facts, 2) + "\n");
 }
 
 }  // namespace muo::app

@@ -17,6 +17,7 @@
 #include "app/run/run_memory.h"
 #include "base/check.h"
 #include "base/durable_files.h"
+#include "base/terminal.h"
 #include "base/threads.h"
 #include "kernels/attention_method.h"
 
@@ -223,7 +224,7 @@ void warn_of_unused_gpus(std::optional<Backend> asked, const GroupOptions& group
   if (asked || group.plugin != nullptr) return;
   const std::string warning = unused_gpus();
   if (warning.empty()) return;
-  static_cast<void>(std::fprintf(out, "%s\n", warning.c_str()));
+  say(out, warning + "\n");
   static_cast<void>(std::fflush(out));
 }
 
@@ -247,13 +248,11 @@ std::int64_t head_chunk_bytes(const GroupOptions& group) {
   return group.plugin == nullptr ? model::kHostHeadChunk : kDeviceHeadChunk;
 }
 
-int ranks_of_host(const GroupOptions& group) {
-  const int processes = group.processes == nullptr ? 1 : group.processes->processes_here();
-  return group.local().count * processes;
-}
-
 std::int64_t available_memory_per_rank(const GroupOptions& group) {
-  if (group.plugin == nullptr) return available_memory() / ranks_of_host(group);
+  if (group.plugin == nullptr) {
+    const int ranks = group.local().count;
+    return tensor_bytes(process_memory(group, ranks).bytes, ranks, false) / ranks;
+  }
   return least_per_rank(group, group.plugin->available_memory, kLibraryMemory);
 }
 

@@ -44,12 +44,8 @@ std::int64_t most_pass_tokens(const GroupOptions& group);
 // GptConfig::head_chunk_bytes of such a device.
 std::int64_t head_chunk_bytes(const GroupOptions& group);
 
-// Ranks of this process and, taken to have as many, of the other processes of its host.
-int ranks_of_host(const GroupOptions& group);
-
 // Bytes for planned tensors on `group`'s fullest device: of a GPU what is free now less
-// kLibraryMemory, shared by its virtual ranks; of the host what the system can give this process
-// without swapping (MemAvailable of /proc/meminfo, less where a control group's limit leaves less),
+// kLibraryMemory, shared by its virtual ranks; of the host what is for tensors (process_memory()),
 // shared by all ranks.
 std::int64_t available_memory_per_rank(const GroupOptions& group);
 // Bytes that automatic sizes may plan for: of a GPU all that it has less kLibraryMemory and

@@ -1,10 +1,14 @@
 #include "app/run/described_gpu.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <utility>
+#include <vector>
 
 #include "app/options/option_row.h"
+#include "app/run/device_rates.h"
 #include "base/check.h"
 #include "kernels/cudnn_answers.h"
 
@@ -17,6 +21,7 @@ constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 constexpr std::array kGpus = {
     DescribedGpu{"h100", "NVIDIA H100 80GB HBM3", 132, 989e12, 67e12, 3.35e12, 79 * kGiB, true},
     DescribedGpu{"h200", "NVIDIA H200", 132, 989e12, 67e12, 4.8e12, 139 * kGiB, true},
+    DescribedGpu{"b200", "NVIDIA B200", 148, 2250e12, 75e12, 7.7e12, 178 * kGiB},
     DescribedGpu{"a100", "NVIDIA A100-SXM4-80GB", 108, 312e12, 19.5e12, 2.039e12, 79 * kGiB},
     DescribedGpu{"rtx4090", "NVIDIA GeForce RTX 4090", 128, 165.2e12, 82.6e12, 1.008e12,
                  23 * kGiB + kGiB / 2},
@@ -60,6 +65,30 @@ const DescribedGpu& described_gpu(std::string_view name) {
   for (const DescribedGpu& gpu : kGpus)
     if (gpu.name == name) return gpu;
   throw input_error("no GPU '{}' is described: give one of {}", name, described_gpu_names());
+}
+
+std::string_view described_gpu_name(std::string_view text) {
+  const std::vector<std::string> words = gpu_name_words(text);
+  for (const DescribedGpu& gpu : kGpus) {
+    std::string_view number = gpu.name;
+    if (number.starts_with("rtx")) number.remove_prefix(3);
+    const double gib = static_cast<double>(gpu.memory) / static_cast<double>(kGiB);
+    bool is_named = false;
+    const auto is_its = [&](const std::string& word) {
+      is_named = is_named || word == gpu.name || word == number;
+      constexpr std::array<std::string_view, 8> kMore = {"nvidia", "geforce", "rtx",  "gpu",
+                                                         "sxm",    "sxm4",    "sxm5", "sxm6"};
+      int size = 0;
+      const char* const end = word.data() + word.size();
+      const auto [unit, error] = std::from_chars(word.data(), end, size);
+      const bool is_memory = error == std::errc() && std::string_view(unit, end) == "gb" &&
+                             size >= gib && size <= 1.1 * gib;
+      return word == gpu.name || word == number || is_memory || word.starts_with("hbm") ||
+             std::ranges::find(kMore, word) != kMore.end();
+    };
+    if (std::ranges::all_of(words, is_its) && is_named) return gpu.name;
+  }
+  return text;
 }
 
 const BackendPlugin& described_backend(const DescribedGpu& gpu, std::int64_t memory) {

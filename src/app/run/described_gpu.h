@@ -28,6 +28,9 @@ std::span<const DescribedGpu> described_gpus();
 std::string described_gpu_names();  // "h100, h200"
 // Throws InputError, which names the others.
 const DescribedGpu& described_gpu(std::string_view name);
+// The name of the described GPU that people call so ("RTX 4090", "4090", "H100-SXM5 80GB"); other
+// text as it is.
+std::string_view described_gpu_name(std::string_view text);
 
 // Such GPUs as devices of a run, of which every decision can be made, and memory planned: as many
 // as are asked for, each with access to the others' memory. Nothing runs on them: making a device

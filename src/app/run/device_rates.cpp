@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/terminal.h"
 #include "base/threads.h"
 #include "kernels/gemm.h"
 
@@ -98,19 +99,6 @@ constexpr std::array kRows = {
 // Of GPUs that are slower or faster than their namesake.
 constexpr std::array<std::string_view, 6> kOthers = {"ti", "d", "laptop", "mobile", "max", "mig"};
 
-// In lower case, cut at everything that is neither letter nor digit.
-std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words(1);
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (std::isalnum(byte) != 0)
-      words.back() += static_cast<char>(std::tolower(byte));
-    else if (!words.back().empty())
-      words.emplace_back();
-  }
-  return words;
-}
-
 }  // namespace
 
 int devices_at_once(const GroupOptions& options) {
@@ -165,14 +153,38 @@ DevicePeak peak_of(const RunConfig& config, double seconds) {
   return peak;
 }
 
+ExpectedTime expected_time(const RunConfig& config, const DevicePeak& peak) {
+  constexpr double kUtilisation = 0.4, kLong = 600;
+  if (peak.flops <= 0) return {};
+  ExpectedTime time;
+  time.seconds = config.flops_per_token * config.tokens_left() / peak.flops / kUtilisation;
+  time.text = fmt::format("about {}, at {:.0f} % of the peak",
+                          duration_text(std::max(time.seconds, 1.0)), 100 * kUtilisation);
+  if (time.seconds > kLong && config.options.run.sizes == CpuSizes::kLaws)
+    time.text += ": sizes follow nanochat's laws; --config quick.toml has those for a CPU";
+  return time;
+}
+
+std::vector<std::string> gpu_name_words(std::string_view text) {
+  std::vector<std::string> words(1);
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) != 0)
+      words.back() += static_cast<char>(std::tolower(byte));
+    else if (!words.back().empty())
+      words.emplace_back();
+  }
+  return words;
+}
+
 std::optional<double> gpu_peak_flops(std::string_view device_name) {
-  const std::vector<std::string> name = words_of(device_name);
+  const std::vector<std::string> name = gpu_name_words(device_name);
   const auto has = [&](std::string_view word) {
     return std::ranges::find(name, word) != name.end();
   };
   if (std::ranges::any_of(kOthers, has)) return std::nullopt;
   for (const Row& row : kRows)
-    if (std::ranges::all_of(words_of(row.words), has)) return row.flops;
+    if (std::ranges::all_of(gpu_name_words(row.words), has)) return row.flops;
   return std::nullopt;
 }
 

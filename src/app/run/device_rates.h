@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "app/run/run_config.h"
 #include "runtime/device_group.h"
@@ -39,6 +40,16 @@ struct DevicePeak {
   std::string text;  // the figure and where it comes from, or why there is none
 };
 DevicePeak peak_of(const RunConfig& config, double seconds = 0);
+
+// How long the steps that are left take at 40 % of the peak; measured runs reach 25 to 60 %.
+struct ExpectedTime {
+  double seconds = 0;  // 0: the peak is unknown
+  std::string text;    // about 1h39m, at 40 % of the peak
+};
+ExpectedTime expected_time(const RunConfig& config, const DevicePeak& peak);
+
+// In lower case, cut at everything that is neither letter nor digit.
+std::vector<std::string> gpu_name_words(std::string_view text);
 
 // Dense bf16 FLOP/s of a whole GPU with fp32 sums, as its maker states them, by the name that CUDA
 // and nvidia-smi show ("NVIDIA H100 80GB HBM3"). Empty for a GPU that is not in the table, and for

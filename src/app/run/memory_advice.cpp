@@ -210,8 +210,10 @@ std::string shortage_text(const RunConfig& run, std::int64_t rank_bytes,
     return fmt::format("{}, and --memory-limit {} leaves {} beside {}", need,
                        to_text(*run.options.memory.limit), size_words(there),
                        host ? "the program" : "CUDA and its libraries");
-  return fmt::format("{}, {} are {}", need, size_words(there),
-                     host ? "available" : "free on the GPUs beside CUDA's libraries");
+  return fmt::format(
+      "{}, {} are {}{}", need, size_words(there),
+      host ? "available beside the program" : "free on the GPUs beside CUDA's libraries",
+      budget.limit);
 }
 
 }  // namespace

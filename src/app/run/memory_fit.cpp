@@ -205,21 +205,17 @@ MemoryBudget memory_budget(const RunConfig& config, int sharing) {
   const GroupOptions& group = config.group;
   const auto& limit = config.options.memory.limit;
   MemoryBudget out;
-  out.process = available_memory();
   if (group.plugin == nullptr) {
     const int ranks = group.local().count * sharing;
-    out.process /= ranks_of_host(group) / group.local().count;
-    out.there = out.to_plan = out.process / ranks;
-    if (limit) {
-      const auto left = [&](bool stages_saves) {
-        return std::max<std::int64_t>(
-            0, limit->bytes - process_base(ranks, stages_saves) - kBaseSpread);
-      };
-      out.to_plan = left(false) / ranks;
-      out.process = std::min(out.process, left(true));
-    }
+    AvailableMemory available = process_memory(group, ranks);
+    const std::int64_t allowed = limit ? limit->bytes : available.bytes;
+    out.to_plan = tensor_bytes(allowed, ranks, false) / ranks;
+    out.there = tensor_bytes(available.bytes, ranks, false) / ranks;
+    out.process = tensor_bytes(std::min(allowed, available.bytes), ranks, true);
+    out.limit = std::move(available.limit);
     return out;
   }
+  out.process = process_memory(group, group.local().count).bytes;
   out.to_plan = memory_to_plan_per_rank(group);
   if (limit)
     out.to_plan = std::min(

@@ -13,18 +13,16 @@ struct MemoryBudget {
   std::int64_t to_plan = 0;  // bytes of a rank's planned tensors that automatic choices go by
   std::int64_t there = 0;    // that there are now
   std::int64_t process = 0;  // of the host, for what choose_background_saves() counts
+  std::string limit = {};    // that sets `there` on the host, as AvailableMemory says it
   [[nodiscard]] std::int64_t of_a_rank() const { return to_plan < there ? to_plan : there; }
 };
 
 // By --memory-limit, else by what there is; each of `sharing` runs at a time gets the same part.
-// On the host the limit is of the process: of all ranks' tensors and process_base(), within
+// On the host both are of the process: of all ranks' tensors and process_base(), within
 // kBaseSpread; staging memory of saves counts, but decides only whether training waits for them.
 // Of each GPU it stands for its total memory: kLibraryMemory and kContextMemory are in it. So the
 // limit decides the same whatever is free (decision batch-for-total-memory).
 MemoryBudget memory_budget(const RunConfig& config, int sharing = 1);
-
-// How far from process_base() processes were found, in bytes (docs/performance.md).
-inline constexpr std::int64_t kBaseSpread = std::int64_t{10} << 20;
 
 // Makes the run fit into `available` bytes of a rank (MemoryBudget::to_plan), by what costs least,
 // and only as far as it is automatic:

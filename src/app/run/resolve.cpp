@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "app/run/backend.h"
 #include "app/run/described_gpu.h"
@@ -26,6 +27,50 @@ std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
   return 1;
 }
 
+// nanochat's order: explicit steps, then compute, then tokens per parameter. Automatic ones follow
+// those that are trained.
+void set_iterations(RunConfig& run) {
+  const BatchOptions& o = run.options.batch;
+  std::int64_t& iterations = run.hyper.iterations;
+  if (o.iterations) {
+    iterations = *o.iterations;
+    return;
+  }
+  static constexpr std::string_view kNote = "num-iterations: ";
+  std::erase_if(run.notes, [](const std::string& note) { return note.starts_with(kNote); });
+  const TrainedSoFar& trained = run.trained;
+  if (!o.target_flops) {
+    iterations = std::max<std::int64_t>(
+        1, trained.steps + (run.targets.tokens - trained.tokens) / run.tokens_per_step());
+    run.notes.push_back(fmt::format("{}{} (--target-param-data-ratio {})", kNote, iterations,
+                                    o.target_param_data_ratio));
+    return;
+  }
+  const auto per_step = static_cast<double>(run.tokens_per_step());
+  const double flops = run.flops_per_token * per_step;
+  // Steps that are trained less those that their tokens would be now: 0 if the batch is the same.
+  const double shift =
+      static_cast<double>(trained.steps) - static_cast<double>(trained.tokens) / per_step;
+  const double steps = std::nearbyint(*o.target_flops / flops + shift);
+  if (steps < 1 || steps > 1e12)
+    throw input_error("--target-flops {}: makes {:.3g} steps; one step takes {:.3g} FLOPs",
+                      *o.target_flops, steps, flops);
+  iterations = static_cast<std::int64_t>(steps);
+  run.notes.push_back(
+      fmt::format("{}{} (--target-flops {:.3g})", kNote, iterations, *o.target_flops));
+}
+
+// Of the run's batch and steps.
+void set_hyper_parameters(RunConfig& run) {
+  const TrainOptions& o = run.options;
+  const std::int64_t tokens = run.tokens_per_step();
+  const optim::RateScales automatic = {.batch_lr = batch_lr_scale(tokens),
+                                       .width_lr = width_lr_scale(run.model.n_embd),
+                                       .weight_decay = weight_decay_scale(run.targets, tokens)};
+  run.scales = o.optimizer.scales(automatic);
+  run.hyper = optim::make_hyper_parameters(o.optimizer, o.guard, run.iterations(), automatic);
+}
+
 class Resolver {
  public:
   Resolver(const TrainOptions& options, const data::Corpus& corpus) : corpus_(corpus) {
@@ -45,9 +90,9 @@ class Resolver {
     recompute();
     sharding();
     micro_steps();
-    iterations();
+    set_iterations(run_);
     profiled_steps();
-    optimizer();
+    set_hyper_parameters(run_);
     evaluation();
     return std::move(run_);
   }
@@ -191,12 +236,19 @@ class Resolver {
   }
 
   void batch() {
-    const BatchOptions& o = run_.options.batch;
+    BatchOptions& o = run_.options.batch;
     std::int64_t& rows = run_.step.batch;
     const std::int64_t row = run_.model.seq_len * run_.world();  // tokens, a row on every device
-    const bool total_given = o.total_tokens.has_value();
-    const std::int64_t total =
-        o.total_tokens.value_or(o.target_tokens.value_or(run_.targets.batch_tokens));
+    const BatchOptions::Before& before = o.before;
+    // An automatic total, and rows, of the run that goes on are as good as given, where they fit.
+    std::optional<std::int64_t> given = o.total_tokens;
+    if (!given && before.total_tokens.value_or(1) % (row * o.device_rows.value_or(1)) == 0)
+      given = before.total_tokens;
+    const bool total_given = given.has_value();
+    const std::int64_t total = given.value_or(o.target_tokens.value_or(run_.targets.batch_tokens));
+    if (!o.device_rows && before.world == run_.world() &&
+        total % (row * before.device_rows.value_or(1)) == 0)
+      o.device_rows = before.device_rows;
     const std::int64_t most_tokens = most_pass_tokens(run_.group);
     const std::int64_t most_rows = std::max<std::int64_t>(1, most_tokens / run_.model.seq_len);
     if (o.device_rows) {
@@ -321,29 +373,6 @@ class Resolver {
         count, run_.world() > 1 ? "--shard gradients, " : "", run_.step.batch * count);
   }
 
-  // nanochat's order: explicit steps, then compute, then tokens per parameter.
-  void iterations() {
-    const BatchOptions& o = run_.options.batch;
-    std::int64_t& iterations = run_.hyper.iterations;
-    if (o.iterations) {
-      iterations = *o.iterations;
-      return;
-    }
-    if (!o.target_flops) {
-      iterations = std::max<std::int64_t>(1, run_.targets.tokens / run_.tokens_per_step());
-      note("num-iterations: {} (--target-param-data-ratio {})", iterations,
-           o.target_param_data_ratio);
-      return;
-    }
-    const double flops = run_.flops_per_token * static_cast<double>(run_.tokens_per_step());
-    const double steps = std::nearbyint(*o.target_flops / flops);
-    if (steps < 1 || steps > 1e12)
-      throw input_error("--target-flops {}: makes {:.3g} steps; one step takes {:.3g} FLOPs",
-                        *o.target_flops, steps, flops);
-    iterations = static_cast<std::int64_t>(steps);
-    note("num-iterations: {} (--target-flops {:.3g})", iterations, *o.target_flops);
-  }
-
   void profiled_steps() {
     const std::string& text = run_.options.run.profile_steps;
     if (text.empty()) return;
@@ -357,16 +386,6 @@ class Resolver {
       throw input_error(
           "--profile-steps {}: give A:B, the first step and the one after the last, from 0 to {}",
           text, run_.iterations());
-  }
-
-  void optimizer() {
-    const TrainOptions& o = run_.options;
-    const std::int64_t tokens = run_.tokens_per_step();
-    const optim::RateScales automatic = {.batch_lr = batch_lr_scale(tokens),
-                                         .width_lr = width_lr_scale(run_.model.n_embd),
-                                         .weight_decay = weight_decay_scale(run_.targets, tokens)};
-    run_.scales = o.optimizer.scales(automatic);
-    run_.hyper = optim::make_hyper_parameters(o.optimizer, o.guard, run_.iterations(), automatic);
   }
 
   void evaluation() {
@@ -417,6 +436,12 @@ class Resolver {
 
 RunConfig resolve(const TrainOptions& options, const data::Corpus& corpus) {
   return Resolver(options, corpus).run();
+}
+
+void go_on_from(RunConfig& run, const TrainedSoFar& trained) {
+  run.trained = trained;
+  set_iterations(run);
+  set_hyper_parameters(run);
 }
 
 }  // namespace muo::app

@@ -5,7 +5,16 @@
 #include <algorithm>
 #include <map>
 
+#include "app/checkpoint/model_json.h"
+
 namespace muo::app {
+
+TrainedSoFar trained_by(const Checkpoint& checkpoint) {
+  const CheckpointInfo& info = checkpoint.info();
+  return {.steps = info.step,
+          .rows = info.rows ? *info.rows : info.tokens / checkpoint_model(checkpoint).seq_len,
+          .tokens = info.tokens};
+}
 
 optim::NumberFormats RunConfig::formats() const {
   const NumberOptions& o = options.numbers;
@@ -22,6 +31,11 @@ TrainOptions RunConfig::resolved() const {
   TrainOptions out = options;
   out.batch.device_rows = step.batch;
   out.batch.total_tokens = tokens_per_step();
+  // Beside a total it tells a run that goes on that the total was automatic.
+  if (options.batch.total_tokens)
+    out.batch.target_tokens.reset();
+  else
+    out.batch.target_tokens = options.batch.target_tokens.value_or(targets.batch_tokens);
   out.batch.iterations = iterations();
   NumberOptions& numbers = out.numbers;
   numbers.dtype = model.dtype;

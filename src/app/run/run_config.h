@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/options/options.h"
+#include "app/run/token_count.h"
 #include "data/token_data.h"
 #include "graphs/run_setup.h"
 #include "optim/optimizer_options.h"
@@ -15,6 +16,14 @@
 #include "runtime/device_group.h"
 
 namespace muo::app {
+
+class Checkpoint;
+
+// What a run had trained when it wrote a checkpoint, from its start on.
+struct TrainedSoFar {
+  std::int64_t steps = 0, rows = 0, tokens = 0;
+};
+TrainedSoFar trained_by(const Checkpoint& checkpoint);
 
 // D and B of nanochat's scaling rules: scaling.h.
 struct ScalingTargets {
@@ -31,6 +40,7 @@ struct RunConfig : graphs::RunSetup {
   optim::RateScales scales;
   GroupOptions group;
   Tune tune = Tune::kOff;
+  TrainedSoFar trained;  // by the run that this one goes on with; go_on_from() sets it
   std::int64_t profile_begin = -1, profile_end = -1;  // steps for a profiler; -1: none
   std::int64_t parameters = 0;                        // elements, all of them
   std::int64_t scaling_parameters = 0;  // matrices and lm_head: what data ratios count
@@ -47,6 +57,21 @@ struct RunConfig : graphs::RunSetup {
   }
   [[nodiscard]] std::int64_t tokens_per_step() const { return rows_per_step() * model.seq_len; }
   [[nodiscard]] std::int64_t iterations() const { return hyper.iterations; }
+  // From the start of the run on, until so many `steps` are done, at least trained.steps.
+  [[nodiscard]] std::int64_t rows_before(std::int64_t steps) const {
+    return trained.rows + (steps - trained.steps) * rows_per_step();
+  }
+  [[nodiscard]] TokenCount token_count() const {
+    return {.first_step = trained.steps, .trained = trained.tokens, .per_step = tokens_per_step()};
+  }
+  // Tokens of the steps that are left, and of the whole run: may be too many for an integer.
+  [[nodiscard]] double tokens_left() const {
+    return static_cast<double>(iterations() - trained.steps) *
+           static_cast<double>(tokens_per_step());
+  }
+  [[nodiscard]] double horizon_tokens() const {
+    return static_cast<double>(trained.tokens) + tokens_left();
+  }
   // Rows of an evaluation, at most; the same for every number of devices.
   [[nodiscard]] std::int64_t eval_rows() const {
     return (options.evaluation.tokens.value() + model.seq_len - 1) / model.seq_len;
@@ -70,6 +95,10 @@ bool is_due(const SaveOptions& save, std::chrono::duration<double> age);
 // ones and noted, explicit ones that cannot work are refused with the nearest feasible values
 // (InputError). A corpus without `train` (of `plan`) counts for its vocabulary only.
 RunConfig resolve(const TrainOptions& options, const data::Corpus& corpus);
+
+// The run goes on from a checkpoint: what is counted from the start on, automatic steps included,
+// counts what was trained.
+void go_on_from(RunConfig& run, const TrainedSoFar& trained);
 
 // What is sharded: automatic is what the strategy does, the optimizer's state or nothing.
 optim::Shard shard_of(const ShardingOptions& options);

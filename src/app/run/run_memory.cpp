@@ -4,8 +4,6 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <fstream>
-#include <limits>
 
 #include "app/checkpoint/checkpoint_saver.h"
 #include "app/run/backend.h"
@@ -18,21 +16,6 @@ namespace muo::app {
 namespace {
 
 double gib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
-
-// The number after `key` in a file of "key value" lines; -1: none.
-std::int64_t find_number(const char* file, const std::string& key) {
-  std::ifstream in(file);
-  std::string word;
-  for (std::int64_t value = 0; in >> word;)
-    if (word == key && in >> value) return value;
-  return -1;
-}
-
-std::int64_t first_number(const char* file) {
-  std::ifstream in(file);
-  std::int64_t value = 0;
-  return in >> value ? value : -1;  // "max" is no number: no limit
-}
 
 // Or only after the last, when nothing trains on.
 bool saves_between_steps(const RunConfig& config) {
@@ -69,20 +52,6 @@ std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params,
   return most;
 }
 
-std::int64_t available_memory() {
-  const std::int64_t system_kib = find_number("/proc/meminfo", "MemAvailable:");
-  std::int64_t available =
-      system_kib < 0 ? std::numeric_limits<std::int64_t>::max() : system_kib * 1024;
-  const std::int64_t limit = first_number("/sys/fs/cgroup/memory.max");
-  const std::int64_t used = first_number("/sys/fs/cgroup/memory.current");
-  if (limit >= 0 && used >= 0) {
-    const std::int64_t cache = find_number("/sys/fs/cgroup/memory.stat", "inactive_file");
-    available = std::min(
-        available, std::max<std::int64_t>(0, limit - used + std::max<std::int64_t>(0, cache)));
-  }
-  return available;
-}
-
 std::int64_t process_base(int world, bool stages_saves) {
   constexpr double kMiB = 1 << 20;
   constexpr double kProgram = 18;
@@ -90,6 +59,17 @@ std::int64_t process_base(int world, bool stages_saves) {
   constexpr double kChunks = 3;  // in which a checkpoint goes to the disk
   return static_cast<std::int64_t>((kProgram + (kDevice + (stages_saves ? 0 : kChunks)) * world) *
                                    kMiB);
+}
+
+AvailableMemory process_memory(const GroupOptions& group, int ranks) {
+  constexpr int kOfARank = 3;  // itself, its batches, its saves
+  constexpr int kOthers = 3;   // log, watchdog, one for a while
+  return available_memory(group.processes == nullptr ? 1 : group.processes->processes_here(),
+                          kOfARank * ranks + kOthers);
+}
+
+std::int64_t tensor_bytes(std::int64_t bytes, int ranks, bool stages_saves) {
+  return std::max<std::int64_t>(0, bytes - process_base(ranks, stages_saves) - kBaseSpread);
 }
 
 void trim_heap([[maybe_unused]] bool give_back) {

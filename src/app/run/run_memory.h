@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/run/run_config.h"
+#include "base/system_limits.h"
 #include "runtime/memory/memory_plan.h"
 
 namespace muo::app {
@@ -28,15 +29,21 @@ PlannedRun plan_run(RunConfig config, MemoryPlan memory);
 std::int64_t plan_staging_memory(const std::vector<ParamSpec>& params,
                                  const optim::ShardingPlan& plan);
 
-// Bytes that the system can give this process without swapping: MemAvailable of /proc/meminfo, less
-// where a control group's limit leaves less.
-std::int64_t available_memory();
-
 // What a training process on the host holds beside planned tensors and the staging memory of saves:
 // the program and its libraries (10 MiB of pages of their files); per device what products pack,
 // stacks of threads, batches on their way and the graphs' nodes; and, where saves have no staging
 // memory, the chunks in which they are written. Measured (docs/performance.md).
 std::int64_t process_base(int world, bool stages_saves);
+
+// How far from process_base() processes were found, in bytes (docs/performance.md).
+inline constexpr std::int64_t kBaseSpread = std::int64_t{10} << 20;
+
+// What a process with `ranks` ranks on the host may have, where `group` says how many processes of
+// the run share it: available_memory() for the threads of such a run.
+AvailableMemory process_memory(const GroupOptions& group, int ranks);
+// What of so many bytes is for planned tensors and the staging memory of saves: all but
+// process_base() and kBaseSpread.
+std::int64_t tensor_bytes(std::int64_t bytes, int ranks, bool stages_saves);
 
 // Gives the system back what preparing a run left free in the heap. With `give_back`, from now on
 // large blocks too, as they are freed: what products pack on every thread, 10 to 20 MiB of two

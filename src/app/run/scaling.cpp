@@ -62,8 +62,7 @@ double weight_decay_scale(const ScalingTargets& targets, std::int64_t batch_toke
 
 std::vector<std::string> scaling_notes(const RunConfig& run) {
   const HyperParameters& hyper = run.hyper;
-  const auto trained =
-      static_cast<double>(run.iterations()) * static_cast<double>(run.tokens_per_step());
+  const double trained = run.horizon_tokens();
   std::vector<std::string> rates;
   for (const optim::LearningRate& rate :
        optim::learning_rates(hyper, model::gpt_parameters(run.model)))
@@ -73,12 +72,15 @@ std::vector<std::string> scaling_notes(const RunConfig& run) {
                   run.options.batch.target_param_data_ratio,
                   count_text(static_cast<double>(run.scaling_parameters)),
                   count_text(static_cast<double>(run.targets.tokens)), run.targets.batch_tokens),
-      fmt::format("horizon: {} steps of {}: {} tokens{}", run.iterations(), run.tokens_per_step(),
-                  count_text(trained),
-                  run.train_tokens == 0
-                      ? ""
-                      : fmt::format(", {:.3g} times the training data",
-                                    trained / static_cast<double>(run.train_tokens))),
+      fmt::format(
+          "horizon: {} steps{} of {}: {} tokens{}", run.iterations(),
+          run.trained.steps == 0 ? ""
+                                 : fmt::format(", {} of them done with {} tokens, the others",
+                                               run.trained.steps, run.trained.tokens),
+          run.tokens_per_step(), count_text(trained),
+          run.train_tokens == 0 ? ""
+                                : fmt::format(", {:.3g} times the training data",
+                                              trained / static_cast<double>(run.train_tokens))),
       fmt::format("learning rates: {}", fmt::join(rates, ", ")),
       fmt::format("factors: rates x {:.4g} by batch, of embeddings and head x {:.4g} by width; "
                   "weight decay {:.4g} = {} x {:.4g}",
@@ -93,6 +95,13 @@ std::vector<std::string> scaling_notes(const RunConfig& run) {
         "rule has it for a model so small: give --weight-decay-scale 1, or a smaller "
         "--weight-decay",
         decay));
+  if (hyper.warmup_steps > run.iterations())
+    out.push_back(fmt::format(
+        "warning: the warm-up of {} steps is longer than the run of {}: learning rates reach "
+        "{:.0f} % "
+        "of their values: give a smaller --warmup-steps",
+        hyper.warmup_steps, run.iterations(),
+        100.0 * static_cast<double>(run.iterations()) / static_cast<double>(hyper.warmup_steps)));
   out.push_back(fmt::format(
       "compute: {} FLOPs per token ({:.1f} % attention; {} without masked pairs), {:.3g} in all, "
       "without the optimizer",

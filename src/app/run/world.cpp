@@ -171,7 +171,10 @@ MemoryBudget agreed_budget(const RunConfig& config) {
         }
         return json(out).dump();
       })).get<Numbers>();
-  return {.to_plan = least[0], .there = least[1], .process = least[2]};
+  return {.to_plan = least[0],
+          .there = least[1],
+          .process = least[2],
+          .limit = least[1] == budget.there ? budget.limit : ""};
 }
 
 std::string made_by_first(ProcessGroup* processes, std::string_view site,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "app/options/option_table.h"
+#include "base/json_text.h"
 #include "base/strict_json.h"
 #include "base/system_error_text.h"
 
@@ -73,9 +74,7 @@ void add_name(Json& message, const Trial& trial) {
   message["trial"] = parse_strict_json(trial.name, "the name of a trial");
 }
 
-std::string text_of(const Json& message) {
-  return message.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
-}
+std::string text_of(const Json& message) { return json_text(message) + '\n'; }
 
 }  // namespace
 

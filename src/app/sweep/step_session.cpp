@@ -4,13 +4,14 @@
 
 #include "app/run/tuning.h"
 #include "app/train/captured_rank.h"
+#include "base/threads.h"
 #include "runtime/rank_progress.h"
 
 namespace muo::app {
 
 StepSession::StepSession(const PlannedRun& run, const GroupOptions& devices,
                          const data::Corpus& corpus)
-    : planned_(run), thread_([this, devices, &corpus] { serve(devices, corpus); }) {
+    : planned_(run), thread_(start_thread([this, devices, &corpus] { serve(devices, corpus); })) {
   try {
     await_ranks();
   } catch (...) {

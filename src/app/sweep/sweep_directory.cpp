@@ -14,6 +14,7 @@
 #include "app/train/event_log.h"
 #include "base/durable_files.h"
 #include "base/file_bytes.h"
+#include "base/json_text.h"
 #include "base/strict_json.h"
 
 namespace muo::app {
@@ -28,6 +29,7 @@ constexpr int kFormat = 1;
 bool is_free(const OptionRow& row) {
   constexpr std::array<std::string_view, 3> kCompared = {"eval-every", "eval-tokens", "init-from"};
   if (row.name == "devices" || row.name == "trials-per-device") return true;
+  if (row.file || is_list(row)) return true;  // data are compared by what they hold
   return row.group == kRunGroup && std::ranges::find(kCompared, row.name) == kCompared.end();
 }
 
@@ -254,17 +256,16 @@ void SweepDirectory::add_trial(std::size_t number, const Trial& trial) {
 }
 
 void SweepDirectory::add_result(std::size_t trial, std::size_t rung, const TrialResult& result) {
-  append(Json{{"kind", "result"},
-              {"trial", trial},
-              {"rung", rung},
-              {"state", name_of(result.state)},
-              {"step", result.step},
-              {"val_loss", json_of(result.val_loss)},
-              {"val_bpb", json_of(result.val_bpb)},
-              {"best", json_of(result.best)},
-              {"seconds", result.seconds},
-              {"message", result.message}}
-             .dump(-1, ' ', false, Json::error_handler_t::replace));
+  append(json_text(Json{{"kind", "result"},
+                        {"trial", trial},
+                        {"rung", rung},
+                        {"state", name_of(result.state)},
+                        {"step", result.step},
+                        {"val_loss", json_of(result.val_loss)},
+                        {"val_bpb", json_of(result.val_bpb)},
+                        {"best", json_of(result.best)},
+                        {"seconds", result.seconds},
+                        {"message", result.message}}));
 }
 
 void SweepDirectory::add_part(std::size_t trial, std::int64_t step, double seconds) {
@@ -311,7 +312,7 @@ void SweepDirectory::write_table(const SweepPlan& plan,
     for (const std::string& option : varied)
       text += "," + field(value_in(trial.point, option));
     text += fmt::format(",{},{},{},{},{},{:.3f},{},{}\n", status[i].step,
-                        trial.config ? status[i].step * trial.config->tokens_per_step() : 0,
+                        trial.config ? trial.config->token_count().before(status[i].step) : 0,
                         field(last.val_loss), field(last.val_bpb), field(last.best), last.seconds,
                         field(status[i].message), field(this->trial(i).lexically_relative(root_)));
   }

@@ -9,6 +9,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/shell_word.h"
+#include "base/threads.h"
+
 namespace muo::app {
 
 SweepRun::SweepRun(const SweepPlan& plan, Scheduler& scheduler, SweepDirectory& directory,
@@ -40,7 +43,8 @@ void SweepRun::train(int index, const Scheduler::Stretch& stretch) {
     session = &session_of(index, trial.group);
   } catch (const std::exception& error) {
     record_failure(stretch, std::current_exception());
-    return fail_group(trial.group, error.what());
+    if (failure().empty()) fail_group(trial.group, error.what());
+    return;
   }
   try {
     auto run = std::make_unique<TrialRun>(trials_, trial, plan_.groups[trial.group], stretch);
@@ -183,14 +187,20 @@ void SweepRun::record_part(TrialRun& trial) {
   scheduler_.give_back(stretch);
 }
 
-// What the disk did not take says nothing of the trial: the sweep ends, and goes on with it.
+// That the disk is full, or that there are as many threads as may be, says nothing of the trial:
+// the sweep ends, and goes on with it.
 void SweepRun::record_failure(const Scheduler::Stretch& stretch, const std::exception_ptr& cause) {
+  const auto end_sweep = [&](const Error& error) {
+    fail(fmt::format("trial {}: {}; then {} sweep --resume {} goes on", stretch.trial, error.what(),
+                     program_word(), shell_word(directory_.root().string())));
+    scheduler_.give_back(stretch);
+  };
   try {
     std::rethrow_exception(cause);
   } catch (const WriteError& error) {
-    fail(fmt::format("trial {}: {}; then muograph sweep --resume {} goes on", stretch.trial,
-                     error.what(), directory_.root().string()));
-    scheduler_.give_back(stretch);
+    end_sweep(error);
+  } catch (const ThreadRefused& error) {
+    end_sweep(error);
   } catch (const std::exception& error) {
     record(stretch, {.state = TrialState::kFailed, .message = error.what()});
   }

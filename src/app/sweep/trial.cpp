@@ -273,9 +273,12 @@ std::string train_command(const TrainOptions& options) {
   TrainOptions defaults, given = options;
   const std::vector<OptionRow> plain = option_table(defaults);
   const std::vector<OptionRow> rows = option_table(given);
-  std::string out = "muograph train";
+  std::string out = program_word() + " train";
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!rows[i].saved || option_text(rows[i]) == option_text(plain[i])) continue;
+    // The depth is always given, so that the run does not take quick.toml for what is left out.
+    const bool is_default =
+        option_text(rows[i]) == option_text(plain[i]) && rows[i].name != "depth";
+    if (!rows[i].saved || is_default) continue;
     out += fmt::format(" --{}", rows[i].name);
     if (is_list(rows[i]))
       for (const auto& path : *std::get<std::vector<std::filesystem::path>*>(rows[i].field))

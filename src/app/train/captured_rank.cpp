@@ -18,8 +18,7 @@ CapturedRank::CapturedRank(RankContext& own, const PlannedRun& planned, const da
               .world = rank.world,
               .batch = run.config.step.batch,
               .seq_len = run.config.model.seq_len,
-              .accumulation = run.config.step.accumulation,
-              .first_step = 0},
+              .accumulation = run.config.step.accumulation},
       copied(rank.device.make_event()) {}
 
 void CapturedRank::capture(const data::Corpus& corpus, Tuning* tuning) {

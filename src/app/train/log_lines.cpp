@@ -7,6 +7,7 @@
 #include <concepts>
 
 #include "base/check.h"
+#include "base/json_text.h"
 
 namespace muo::app {
 namespace {
@@ -103,12 +104,12 @@ std::string matrices_line(const UpdateSizes& sizes) {
 std::string alarm_line(std::int64_t step, std::string_view kind, std::string_view text) {
   const nlohmann::ordered_json line = {
       {"kind", "alarm"}, {"step", step}, {"alarm", kind}, {"text", text}};
-  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return json_text(line);
 }
 
 std::string sample_line(std::int64_t step, std::string_view text) {
   const nlohmann::ordered_json line = {{"kind", "sample"}, {"step", step}, {"text", text}};
-  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return json_text(line);
 }
 
 }  // namespace muo::app

@@ -27,6 +27,8 @@
 #include "base/strict_json.h"
 #include "base/system_error_text.h"
 #include "base/terminal.h"
+#include "base/threads.h"
+#include "runtime/rank_progress.h"
 
 namespace muo::app {
 namespace {
@@ -136,17 +138,21 @@ class Logger::Impl {
       drop_records_from(options.metrics, options.first_step);
       metrics_ = {options.metrics, AppendOnlyFile::Past::kWholeLines};
     }
-    thread_ = std::thread([this] { work(); });
+    thread_ = start_thread([this] { work(); });
   }
 
   void submit(Item item) {
     {
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
       MUO_CHECK(thread_.joinable(), "the logger is closed");
       throw_if_failed();
-      if (count_ == queue_.size())
-        throw Error(fmt::format("{} records wait for {}: the disk does not keep up", count_,
-                                options_.metrics.string()));
+      while (count_ == queue_.size()) {
+        is_slow_ = true;
+        const std::uint64_t seen = done_;
+        const RankProgress::Scope waiting(Activity::kFiles);  // a heartbeat for each line written
+        written_.wait(lock, [&] { return done_ != seen; });
+        throw_if_failed();
+      }
       put(std::move(item));
     }
     condition_.notify_one();
@@ -155,7 +161,7 @@ class Logger::Impl {
   bool flush(std::chrono::seconds patience) {
     std::unique_lock lock(mutex_);
     if (!stop_) {
-      if (count_ == queue_.size()) return false;
+      if (!written_.wait_for(lock, patience, [&] { return count_ < queue_.size(); })) return false;
       put(Sync{});
       condition_.notify_one();
     }
@@ -213,11 +219,19 @@ class Logger::Impl {
       }
       if (std::exchange(busy_shown_, false)) terminal_.clear();
       std::visit([this](const auto& what) { show(what); }, item);
+      bool is_slow = false;
       {
         const std::lock_guard lock(mutex_);
         ++done_;
+        is_slow = std::exchange(is_slow_, false);
       }
       written_.notify_all();
+      if (is_slow && !std::exchange(slow_said_, true))
+        say(fmt::format(
+                "warning: training waits for {}, which is written too slowly: --log-every N "
+                "writes fewer lines",
+                options_.metrics.string()),
+            Verbosity::kQuiet);
     }
   }
 
@@ -229,15 +243,15 @@ class Logger::Impl {
 
   void show(const TrainItem& item) {
     const MetricsRecord& record = item.record;
-    const double tokens_per_s = static_cast<double>(options_.tokens_per_step) * 1000 / item.step_ms;
+    const double tokens_per_s = static_cast<double>(options_.tokens.per_step) * 1000 / item.step_ms;
     const bool last = is_last(record.step);
     const bool odd = record.verdict != Verdict::kOrdinary;
     if (is_due(record.step) || odd) {
       show_events([&](EventLog& events) {
         events.train(record, item.step_ms, tokens_per_s, mfu_at(tokens_per_s));
       });
-      append(train_line(record, (record.step + 1) * options_.tokens_per_step, item.step_ms,
-                        tokens_per_s, mfu_at(tokens_per_s), item.bad_number));
+      append(train_line(record, options_.tokens.before(record.step + 1), item.step_ms, tokens_per_s,
+                        mfu_at(tokens_per_s), item.bad_number));
     }
     ++steps_;
     seconds_ += item.step_ms / 1000;
@@ -266,7 +280,7 @@ class Logger::Impl {
         .iterations = options_.iterations,
         .loss = record.loss,
         .bytes_per_token = options_.bytes_per_token,
-        .tokens_per_s = static_cast<double>(options_.tokens_per_step) * 1000 / mean_ms_,
+        .tokens_per_s = static_cast<double>(options_.tokens.per_step) * 1000 / mean_ms_,
         .step_ms = mean_ms_};
     const std::string plain = progress_text(progress);
     log_.progress(plain, last);
@@ -328,7 +342,7 @@ class Logger::Impl {
     if (terminal_.is_live()) terminal_.clear();  // what follows says all of it
     if (steps_ == 0) return;
     const double tokens =
-        static_cast<double>(steps_) * static_cast<double>(options_.tokens_per_step);
+        static_cast<double>(steps_) * static_cast<double>(options_.tokens.per_step);
     std::string text =
         fmt::format("trained {} step{}, {} tokens, {:.3g} FLOPs in {}: {} tokens/s", steps_,
                     steps_ == 1 ? "" : "s", count_text(tokens), tokens * options_.flops_per_token,
@@ -437,7 +451,7 @@ class Logger::Impl {
   double mean_ms_ = 0, weight_ = 0;
   std::int64_t steps_ = 0;
   double seconds_ = 0;  // of those steps
-  bool skipping_ = false, events_fail_ = false, busy_shown_ = false;
+  bool skipping_ = false, events_fail_ = false, busy_shown_ = false, slow_said_ = false;
 
   std::atomic<const char*> busy_ = nullptr;
   std::atomic<std::chrono::steady_clock::time_point> busy_since_ = {};
@@ -447,7 +461,7 @@ class Logger::Impl {
   std::vector<Item> queue_;  // a ring: count_ items from begin_
   std::size_t begin_ = 0, count_ = 0;
   std::uint64_t submitted_ = 0, done_ = 0;  // items
-  bool stop_ = false;
+  bool stop_ = false, is_slow_ = false;
   std::string error_;
   std::thread thread_;
 };

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "app/run/token_count.h"
 #include "app/train/alarms.h"
 #include "app/train/update_sizes.h"
 #include "kernels/metrics.h"
@@ -27,7 +28,7 @@ struct LoggerOptions {
   std::filesystem::path metrics;  // metrics.jsonl, appended to; empty: none
   std::int64_t first_step = 0;    // a resumed run's; later records are dropped first
   std::int64_t iterations = 0;    // the run's last step, for progress
-  std::int64_t tokens_per_step = 0;
+  TokenCount tokens = {};
   double bytes_per_token = 0;  // for bits per byte; 0: not shown
   double flops_per_token = 0;
   double peak_flops = 0;          // of all devices, what mfu is a share of; 0: unknown, mfu is null
@@ -43,8 +44,9 @@ struct LoggerOptions {
 };
 
 // The run's voice: metrics.jsonl and the terminal, written by a thread of its own. Every call only
-// copies into a queue that was allocated at the start; it never waits for disk or terminal, so
-// devices never wait for the logger. One thread calls.
+// copies into a queue that was allocated at the start, so devices do not wait for disk or terminal;
+// when 4,096 records wait, the next call waits for a line to be written, and a warning says so. One
+// thread calls.
 //
 // What cannot be written to metrics.jsonl is an Error of the next call, at the latest of close().
 // So is what cannot be written for TensorBoard, unless that may fail: then a warning says so. A

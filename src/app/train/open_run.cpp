@@ -10,12 +10,13 @@
 #include "app/checkpoint/run_tokenizer.h"
 #include "app/train/event_log.h"
 #include "base/durable_files.h"
+#include "base/json_text.h"
 
 namespace muo::app {
 
 namespace fs = std::filesystem;
 
-OpenedRun open_run(const RunConfig& config, const data::Corpus& corpus) {
+OpenedRun open_run(RunConfig& config, const data::Corpus& corpus) {
   OpenedRun out;
   out.directory = find_run_directory(config.options);
   out.lock = before_any_work("--out", out.directory.root.string(),
@@ -28,39 +29,42 @@ OpenedRun open_run(const RunConfig& config, const data::Corpus& corpus) {
   return out;
 }
 
-OpenedRun open_trial(const RunDirectory& directory, const RunConfig& config,
+OpenedRun open_trial(const RunDirectory& directory, RunConfig& config,
                      std::shared_ptr<const Checkpoint> init_from) {
   OpenedRun out{.directory = directory, .lock = lock_run_directory(directory)};
   std::error_code error;
   if (fs::exists(directory.checkpoints(), error))
     out.resume = newest_checkpoint(directory.root, out.notes);
-  if (out.resume)
+  if (out.resume) {
+    go_on_from(config, trained_by(*out.resume));
     out.lost = lost_work(directory, config, *out.resume);
-  else
+  } else {
     out.init_from = std::move(init_from);
+  }
   return out;
 }
 
 std::string opened_text(const OpenedRun& opened) {
   const auto absolute = [](const fs::path& path) {
-    return path.empty() ? "" : fs::absolute(path).string();
+    return json_of_path(path.empty() ? path : fs::absolute(path));
   };
   return nlohmann::json{{"root", absolute(opened.directory.root)},
-                        {"resume", opened.resume ? absolute(opened.resume->path()) : ""},
+                        {"resume", absolute(opened.resume ? opened.resume->path() : fs::path())},
                         {"lost_evaluation", opened.lost.evaluation},
                         {"lost_sample", opened.lost.sample}}
       .dump();
 }
 
-OpenedRun open_as_told(const std::string& text, const RunConfig& config,
-                       const data::Corpus& corpus) {
+OpenedRun open_as_told(const std::string& text, RunConfig& config, const data::Corpus& corpus) {
   const auto told = nlohmann::json::parse(text);
   OpenedRun out;
-  out.directory.root = told.at("root").get<std::string>();
-  if (const auto resume = told.at("resume").get<std::string>(); !resume.empty())
+  out.directory.root = path_of_json(told.at("root"));
+  if (const fs::path resume = path_of_json(told.at("resume")); !resume.empty()) {
     out.resume.emplace(resume, OpenCheckpoint{.verify = false});  // process 0 has
-  else
+    go_on_from(config, trained_by(*out.resume));
+  } else {
     out.init_from = open_init_from(config, corpus, out.notes);
+  }
   out.lost = {.evaluation = told.at("lost_evaluation"), .sample = told.at("lost_sample")};
   return out;
 }
@@ -79,7 +83,7 @@ LoggerOptions make_run_directory(const RunConfig& config, const data::Corpus& co
   return {.metrics = directory.metrics(),
           .first_step = first_step,
           .iterations = config.iterations(),
-          .tokens_per_step = config.tokens_per_step(),
+          .tokens = config.token_count(),
           .bytes_per_token = config.bytes_per_token,
           .flops_per_token = config.flops_per_token,
           .peak_flops = peak_flops,
@@ -112,7 +116,7 @@ LoggerOptions open_log_of(int process, const RunConfig& config, const OpenedRun&
   return {.metrics = {},
           .first_step = opened.first_step(),
           .iterations = config.iterations(),
-          .tokens_per_step = config.tokens_per_step(),
+          .tokens = config.token_count(),
           .log = opened.directory.root / fmt::format("output.{}.log", process),
           .terminal = -1};
 }

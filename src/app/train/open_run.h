@@ -29,17 +29,17 @@ struct OpenedRun {
   [[nodiscard]] std::int64_t first_step() const { return resume ? resume->info().step : 0; }
 };
 
-// Nothing is written. Throws InputError, and WriteError if the directory cannot be locked.
-OpenedRun open_run(const RunConfig& config, const data::Corpus& corpus);
+// Nothing is written; `config` gets what the checkpoint says is trained (go_on_from). Throws
+// InputError, and WriteError if the directory cannot be locked.
+OpenedRun open_run(RunConfig& config, const data::Corpus& corpus);
 
 // The same of a sweep's trial: its newest checkpoint, or `init_from`.
-OpenedRun open_trial(const RunDirectory& directory, const RunConfig& config,
+OpenedRun open_trial(const RunDirectory& directory, RunConfig& config,
                      std::shared_ptr<const Checkpoint> init_from);
 
 // The same for the other processes of a world: process 0 opens the run and tells them where.
 std::string opened_text(const OpenedRun& opened);
-OpenedRun open_as_told(const std::string& text, const RunConfig& config,
-                       const data::Corpus& corpus);
+OpenedRun open_as_told(const std::string& text, RunConfig& config, const data::Corpus& corpus);
 
 // Makes the directory: config.toml, the tokenizer, what `describe` writes, and TensorBoard's file;
 // and says how to log. Throws WriteError.

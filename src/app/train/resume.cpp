@@ -7,6 +7,7 @@
 #include <cmath>
 #include <fstream>
 #include <string_view>
+#include <utility>
 
 #include "app/checkpoint/model_json.h"
 #include "app/checkpoint/run_tokenizer.h"
@@ -71,14 +72,17 @@ void for_each_record(const std::filesystem::path& metrics, std::string_view kind
 
 }  // namespace
 
-std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunConfig& config,
-                                      const data::Corpus& corpus, std::vector<std::string>& notes) {
+std::optional<Checkpoint> find_resumed(const RunDirectory& directory, const std::string& resume,
+                                       std::vector<std::string>& notes,
+                                       const OpenCheckpoint& options) {
   if (directory.resume.empty()) return std::nullopt;
-  std::optional<Checkpoint> checkpoint;
-  if (config.options.run.resume == "auto")
-    checkpoint = newest_checkpoint(directory.root, notes);
-  else
-    checkpoint.emplace(directory.resume);
+  if (resume == "auto") return newest_checkpoint(directory.root, notes, options);
+  return std::optional<Checkpoint>(std::in_place, directory.resume, options);
+}
+
+std::optional<Checkpoint> open_resume(const RunDirectory& directory, RunConfig& config,
+                                      const data::Corpus& corpus, std::vector<std::string>& notes) {
+  std::optional<Checkpoint> checkpoint = find_resumed(directory, config.options.run.resume, notes);
   if (!checkpoint) return std::nullopt;
   const std::string name = checkpoint->path().string();
   if (!checkpoint->has_optimizer_state())
@@ -92,6 +96,7 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunCo
     throw input_error(
         "--resume: {} was trained with --optimizer-spec {}, not {}: give that, or start a new run",
         name, before.optimizer.version, config.options.optimizer.version);
+  go_on_from(config, trained_by(*checkpoint));
   const std::int64_t step = checkpoint->info().step;
   const LostWork lost = lost_work(directory, config, *checkpoint);
   if (step > config.iterations() ||

@@ -13,10 +13,16 @@
 
 namespace muo::app {
 
-// The checkpoint that --resume goes on from, verified and checked against the run; empty: from the
-// start. Throws InputError. `notes` gets what the user should know: damaged ones that were skipped,
-// options that have changed.
-std::optional<Checkpoint> open_resume(const RunDirectory& directory, const RunConfig& config,
+// The checkpoint of a run that --resume goes on from, as it is; empty: there is none yet. `notes`
+// gets those that are damaged and were skipped. Throws InputError.
+std::optional<Checkpoint> find_resumed(const RunDirectory& directory, const std::string& resume,
+                                       std::vector<std::string>& notes,
+                                       const OpenCheckpoint& options = {});
+
+// The checkpoint that --resume goes on from, verified and checked against the run, which from then
+// on counts what is trained; empty: from the start. Throws InputError. `notes` gets what the user
+// should know: damaged ones that were skipped, options that have changed.
+std::optional<Checkpoint> open_resume(const RunDirectory& directory, RunConfig& config,
                                       const data::Corpus& corpus, std::vector<std::string>& notes);
 
 // The same of --init-from; null: new weights.

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <mutex>
 #include <utility>
@@ -19,12 +22,24 @@ std::atomic<bool> is_untold = false;
 std::mutex mutex;
 std::function<void(int)> on_first;
 
+constexpr std::array kOnlySave = {SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
+std::atomic<std::int64_t> asked_at = 0;  // of a clock that only rises, in ms
+
+std::int64_t now_ms() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+}
+
 void request_stop(int signal) {
-  int none = 0;
-  if (stop_signal.compare_exchange_strong(none, signal)) is_untold = true;
-  if (signal != SIGHUP) {
-    std::signal(SIGINT, SIG_DFL);
-    std::signal(SIGTERM, SIG_DFL);
+  constexpr std::int64_t kSameRequest = 1000;
+  if (stop_signal == 0) {
+    asked_at = now_ms();
+    stop_signal = signal;
+    is_untold = true;
+  } else if ((signal == SIGINT || signal == SIGTERM) && now_ms() - asked_at >= kSameRequest) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
   }
 }
 
@@ -35,7 +50,8 @@ StopSignal::StopSignal() {
   is_untold = false;
   std::signal(SIGINT, request_stop);
   std::signal(SIGTERM, request_stop);
-  if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, request_stop);
+  for (const int signal : kOnlySave)
+    if (std::signal(signal, SIG_IGN) != SIG_IGN) std::signal(signal, request_stop);
   std::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -50,14 +66,15 @@ StopSignal::~StopSignal() {
   const auto now = stop_signal == 0 ? SIG_DFL : SIG_IGN;
   std::signal(SIGINT, now);
   std::signal(SIGTERM, now);
-  if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, now);
+  for (const int signal : kOnlySave)
+    if (std::signal(signal, SIG_IGN) != SIG_IGN) std::signal(signal, now);
   std::signal(SIGPIPE, SIG_DFL);
 }
 
 const std::atomic<int>& StopSignal::number() const { return stop_signal; }
 
 std::string stop_note(int signal, std::string_view kept) {
-  return fmt::format("SIG{}: stopping, with {}; once more: at once, without one",
+  return fmt::format("SIG{}: stopping, with {}; once more after a second: at once, without one",
                      sigabbrev_np(signal), kept);
 }
 

@@ -7,10 +7,12 @@
 
 namespace muo::app {
 
-// In its scope the first SIGINT, SIGTERM or SIGHUP is a number that a run looks at between two
-// steps, saves and ends; a second SIGINT or SIGTERM ends the program at once. More of SIGHUP do
-// not: when a terminal closes, kernel and shell each send one. A program that was started to ignore
-// SIGHUP (nohup) still does. Nor does it end when who reads its output leaves. One at a time.
+// In its scope the first SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 or SIGXCPU is a number that a
+// run looks at between two steps, saves and ends. A SIGINT or SIGTERM that comes a second later, or
+// more, ends the program at once; a sooner one belongs to the first, as launchers signal a process
+// and then its group. More of the others do nothing: when a terminal closes, kernel and shell each
+// send SIGHUP, and the kernel repeats SIGXCPU every second. A program that was started to ignore
+// one of these (nohup) still does. Nor does it end when who reads its output leaves. One at a time.
 class StopSignal {
  public:
   StopSignal();

@@ -35,16 +35,13 @@ class RankTrainer {
         opened_(run.files.opened),
         captured_(captured),
         state_(captured.state),
-        rows_(data::make_training_rows(
-            run.corpus,
-            {.seq_len = config_.model.seq_len, .rows_per_step = config_.rows_per_step()},
-            config_.options.seed)) {}
+        rows_(data::make_training_rows(run.corpus, config_.model.seq_len, config_.options.seed)) {}
 
   void train() {
     step_ = restore_or_initialize();
     next_logged_ = step_;
     data::LoaderOptions loading = captured_.loading;
-    loading.first_step = step_;
+    loading.first_row = config_.rows_before(step_);
     data::Loader loader(*rows_, loading, captured_.slots());
     const bool give_back = config_.group.plugin == nullptr && config_.options.memory.limit;
     rank_.barrier.arrive([give_back] { trim_heap(give_back); }, "the start of training");
@@ -362,7 +359,8 @@ class RankTrainer {
     const CheckpointInfo info{.step = step_,
                               .updates = counts.updates,
                               .seed = config_.options.seed,
-                              .tokens = step_ * config_.tokens_per_step(),
+                              .rows = config_.rows_before(step_),
+                              .tokens = config_.token_count().before(step_),
                               .statistics = counts.statistics,
                               .data = data_identity(run_.corpus),
                               .config = checkpoint_config(config_.model, config_.resolved()),

@@ -20,7 +20,7 @@ struct Sum {
     squares.change += more.change;
     squares.weight += more.weight;
     squares.u += more.u;
-    elements += static_cast<double>(param.shape.numel());
+    elements += static_cast<double>(param.used_elements());
     of_muon = param.role == ParamRole::kMatrix;
   }
   [[nodiscard]] UpdateSize size() const {

@@ -294,6 +294,9 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
         g, kDocuments ? reinterpret_cast<const std::int32_t*>(numbers_of(place, 2)) : nullptr,
         query};
     if (query + kTile - 1 < low || seen.query_is_behind(query, high)) {
+      if constexpr (kDocuments) {
+        __syncwarp();  // `seen` read the tile
+      }
       pipeline.release(step);
       Pipeline::fetch_ahead(step, all_steps, fetch);
       continue;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace muo {
 
@@ -33,5 +34,8 @@ class ProcessExchange {
 // Throws InputError if there is none, it does not load, or mpirun did not start these processes.
 // One per process, ever.
 std::unique_ptr<ProcessExchange> make_mpi_exchange(int process, int processes);
+
+// Whether this build can exchange by MPI here, and if not what to do.
+std::string describe_mpi();
 
 }  // namespace muo

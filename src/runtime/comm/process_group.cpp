@@ -105,7 +105,7 @@ void ProcessGroup::Impl::start() {
     for (GroupFrame& frame : joined.frames)
       MUO_CHECK(take(0, std::move(frame)), "process 0 has sent what no muograph sends");
   }
-  thread_ = std::thread([this] {
+  thread_ = start_thread([this] {
     block_signals_from_outside();
     work();
   });

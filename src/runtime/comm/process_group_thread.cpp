@@ -1,10 +1,10 @@
 // The thread of a ProcessGroup: all that comes over its sockets, beats, silence, and the end.
 #include <unistd.h>
 
-#include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/threads.h"
 #include "runtime/comm/process_group_impl.h"
 
 namespace muo {
@@ -172,10 +172,14 @@ void ProcessGroup::Impl::admit(GroupReception::Comer comer) {
 
 void ProcessGroup::Impl::start_to_tell() {
   if (!failure_ || ours_ || closing_ || std::exchange(telling_, true)) return;
-  teller_ = std::thread([this] {
-    const std::lock_guard calls(told_mutex_);
-    tell_now();
-  });
+  try {
+    teller_ = start_thread([this] {
+      const std::lock_guard calls(told_mutex_);
+      tell_now();
+    });
+  } catch (const ThreadRefused&) {
+    telling_ = false;  // the next turn tries again
+  }
 }
 
 void ProcessGroup::Impl::tell_now() {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/threads.h"
 #include "runtime/comm/collective.h"
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/gpu_identity.h"
@@ -118,7 +119,11 @@ class Group final : public CommunicatorGroup {
       std::vector<std::thread> threads;
       threads.reserve(handles.size());
       for (const std::shared_ptr<Handle>& handle : handles)
-        threads.emplace_back([handle] { handle->abort(); });
+        try {
+          threads.push_back(start_thread([handle] { handle->abort(); }));
+        } catch (const ThreadRefused&) {  // no thread: one after another
+          handle->abort();
+        }
       for (std::thread& thread : threads)
         thread.join();
     };

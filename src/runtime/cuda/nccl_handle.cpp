@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/threads.h"
 #include "runtime/rendezvous.h"
 
 namespace muo::nccl {
@@ -31,7 +32,7 @@ bool run_while(const std::function<bool()>& patient, std::function<void()> task)
   };
   try {
     const auto progress = std::make_shared<Progress>();
-    std::thread thread([progress, task = std::move(task)] {
+    std::thread thread = start_thread([progress, task = std::move(task)] {
       task();
       const std::lock_guard lock(progress->mutex);
       progress->done = true;

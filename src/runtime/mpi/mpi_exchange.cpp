@@ -8,10 +8,12 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -75,6 +77,31 @@ class BackOff {
   std::chrono::microseconds pause_{50};
 };
 
+std::string_view variable(const char* name) {
+  const char* const value =
+      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): one thread sets any
+  return value == nullptr ? std::string_view() : value;
+}
+
+// Open MPI's TCP transport listens on every interface, and trusts who connects. On one host it is
+// not needed: shared memory serves, unless the user has chosen transports.
+void use_shared_memory_on_one_host() {
+  const std::string_view all = variable("OMPI_COMM_WORLD_SIZE");
+  const bool is_one_host = all.empty() ? variable("SLURM_STEP_NUM_NODES") == "1"
+                                       : variable("OMPI_COMM_WORLD_LOCAL_SIZE") == all;
+  if (!is_one_host) return;
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int size = 0;
+  MPI_Get_library_version(text.data(), &size);
+  const std::string_view version(text.data(), static_cast<std::size_t>(size));
+  const bool is_4 = version.starts_with("Open MPI v4."), is_5 = version.starts_with("Open MPI v5.");
+  if (!is_4 && !is_5) return;
+  // NOLINTBEGIN(concurrency-mt-unsafe)
+  ::setenv("OMPI_MCA_btl", is_4 ? "self,vader" : "self,sm", 0);
+  ::setenv("OMPI_MCA_pml", "ob1", 0);
+  // NOLINTEND(concurrency-mt-unsafe)
+}
+
 class MpiExchange final : public ProcessExchange {
  public:
   MpiExchange(int process, int processes, int longest)
@@ -85,6 +112,7 @@ class MpiExchange final : public ProcessExchange {
     int level = MPI_THREAD_SINGLE;
     {
       const KeptSignalHandlers kept;
+      use_shared_memory_on_one_host();
       check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
     }
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");

@@ -115,6 +115,7 @@ TEST(Checkpoint, KeepsWhatTheRunSaysOfItself) {
       .step = 123456789,
       .updates = 123456780,
       .seed = ~std::uint64_t{0},
+      .rows = std::int64_t{1} << 40,
       .tokens = std::int64_t{1} << 52,
       .statistics = {.loss = {.count = 128, .mean = 0.1, .variance = 1e-30},
                      .grad_norm = {.count = 7, .mean = 1.0 / 3}},
@@ -132,6 +133,7 @@ TEST(Checkpoint, KeepsWhatTheRunSaysOfItself) {
   EXPECT_EQ(seen.loss.variance, 1e-30);
   EXPECT_EQ(seen.grad_norm.count, 7);
   EXPECT_EQ(seen.grad_norm.mean, 1.0 / 3);
+  EXPECT_EQ(checkpoint.info().rows, info.rows);
   EXPECT_EQ(checkpoint.info().tokens, info.tokens);
   EXPECT_EQ(checkpoint.info().data, info.data);
   EXPECT_EQ(checkpoint.info().config, info.config);

@@ -334,6 +334,16 @@ TEST(CommandLine, TakesTheLastOfRepeatedOptionsAndSaysSo) {
             "--depth: 'five' is not a whole number");
 }
 
+TEST(CommandLine, TakesWordsBehindTwoDashesAsTheyAre) {
+  EXPECT_THAT(std::get<TokenizeOptions>(
+                  parse({"tokenize", "--tokenizer", "byte", "--out", "o", "--", "-x.txt", "--out"}))
+                  .data,
+              testing::ElementsAre("-x.txt", "--out"));
+  EXPECT_EQ(std::get<SampleOptions>(parse({"sample", "--", "-run"})).checkpoint, "-run");
+  EXPECT_THAT(error_of({"sample", "run", "--", "-run"}), HasSubstr("-run"));
+  EXPECT_THAT(error_of({"train", "--", "--data"}), HasSubstr("--data"));
+}
+
 TEST(CommandLine, TakesARunWithoutItsOptionsName) {
   const auto sample = std::get<SampleOptions>(parse({"sample", "run", "--prompt", "a"}));
   EXPECT_EQ(sample.checkpoint, "run");
@@ -441,6 +451,9 @@ TEST(ConfigFile, WritesWhatItReadsBack) {
   load_config(file, read_config(file), option_table(read));
   EXPECT_EQ(read.run.out, "") << "a run that repeats another must not write into its directory";
   read.run.out = options.run.out;
+  EXPECT_THAT(config_text(option_table(options)), HasSubstr("# given as \"a \\\"b\\\"\", "));
+  for (std::filesystem::path& path : options.data.paths)
+    path = std::filesystem::absolute(path);
   EXPECT_EQ(read.data.paths, options.data.paths);
   const auto expected = option_table(options);
   const auto actual = option_table(read);

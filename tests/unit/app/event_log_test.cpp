@@ -78,7 +78,7 @@ class EventLogTest : public testing::Test {
   [[nodiscard]] LoggerOptions logger(std::shared_ptr<EventLog> events) const {
     return {.metrics = run_ / "metrics.jsonl",
             .iterations = 100,
-            .tokens_per_step = 1000,
+            .tokens = {.per_step = 1000},
             .events = std::move(events),
             .terminal = -1};
   }

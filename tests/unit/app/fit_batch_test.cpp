@@ -206,8 +206,8 @@ TEST(RequireMemory, CountsTheBatchesThatAreReadAhead) {
 }
 
 TEST(AvailableMemory, IsPositiveHere) {
-  EXPECT_GT(available_memory(), std::int64_t{1} << 20);
-  EXPECT_LT(available_memory(), std::int64_t{1} << 50);
+  EXPECT_GT(available_memory().bytes, std::int64_t{1} << 20);
+  EXPECT_LT(available_memory().bytes, std::int64_t{1} << 50);
 }
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;

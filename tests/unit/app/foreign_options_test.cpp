@@ -6,6 +6,7 @@
 namespace muo::app {
 namespace {
 
+using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST(ForeignOptions, AreThoseOfTheDocument) {
@@ -14,10 +15,14 @@ TEST(ForeignOptions, AreThoseOfTheDocument) {
   EXPECT_THAT(foreign_option("--head-dim"), StartsWith("nanochat's, here --n-head: width and"));
   EXPECT_EQ(foreign_option("-b"), "llm.c's, here --device-batch-size");
   EXPECT_THAT(foreign_option("-l"), StartsWith("llm.c's, here --matrix-lr, --embedding-lr, "));
-  EXPECT_THAT(foreign_option("--run"), StartsWith("nanochat's, here scripts/watch_wandb.py RUN: "));
+  EXPECT_THAT(foreign_option("--run"), HasSubstr("scripts/watch_wandb.py RUN: "));
   EXPECT_EQ(foreign_option("--fp8"),
             "nanochat's, which has no counterpart here: bf16 is the smallest");
   EXPECT_THAT(foreign_option("--epochs"), StartsWith("here --num-iterations: steps; the line hor"));
+  EXPECT_EQ(foreign_option("serve"),
+            "here checkpoint export RUN --hf-code DIR: there is no server; transformers, and what "
+            "builds on it, loads the export");
+  EXPECT_THAT(foreign_option("finetune"), StartsWith("here train --init-from RUN: "));
   EXPECT_EQ(foreign_option("--depth"), "");  // the same
   EXPECT_EQ(foreign_option("--"), "");
   EXPECT_EQ(foreign_option("--unheard-of"), "");

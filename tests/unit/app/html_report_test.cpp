@@ -112,8 +112,20 @@ TEST(RunData, CountsTimeOfStepsBetweenRecords) {
   const json data = data_of(run);
   EXPECT_EQ(data["clock"]["x"], json({0, 10, 20}));
   EXPECT_EQ(data["clock"]["y"], json({1, 3, 6}));
-  EXPECT_EQ(data["tokensPerStep"], 5);
   EXPECT_EQ(data["seconds"], 6);
+}
+
+// 5 tokens a step, from step 18 on 10: what is on a straight line is left out.
+TEST(RunData, CountsTokensWhereAResumeChangedTheBatch) {
+  RunHistory run;
+  run.step = {0, 5, 10, 20, 30, 40};
+  run.tokens = {5, 30, 55, 120, 220, 320};
+  for (std::vector<double>& values : run.series)
+    values.assign(6, 1);
+  const json data = data_of(run);
+  EXPECT_EQ(data["tokens"]["x"], json({0, 10, 20, 40}));
+  EXPECT_EQ(data["tokens"]["y"], json({5, 55, 120, 320}));
+  EXPECT_EQ(data["tokensPerStep"], 10);
 }
 
 TEST(RunData, NamesOptionsOfLoggingAndOfFiles) {

@@ -9,6 +9,7 @@
 
 #include "app/run/world.h"
 #include "base/check.h"
+#include "support/errors.h"
 
 namespace muo::app {
 namespace {
@@ -132,6 +133,30 @@ TEST(Launch, OfSlurmIsOfAStepNotOfABatchScript) {
   EXPECT_FALSE(launch_of(script));
 }
 
+TEST(Launch, OfOtherMpisIsRefused) {
+  const auto refusal = [](const Variables& variables) {
+    return test::message_of<InputError>([&] { launch_of(variables); });
+  };
+  EXPECT_THAT(refusal({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}), testing::HasSubstr("MPICH"));
+  EXPECT_FALSE(launch_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}));
+  Variables slurm = kSrun;  // with pmi2
+  slurm.merge(Variables{{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}});
+  EXPECT_EQ(launch_of(slurm)->by, "srun");
+}
+
+TEST(Launch, TakesAnAddressInBracketsAndPortsThatHaveASuccessor) {
+  Variables variables = of_mpirun(0, 2);
+  variables["MASTER_ADDR"] = "[::1]";
+  variables["MASTER_PORT"] = "65534";
+  EXPECT_EQ(launch_of(variables)->address, "::1");
+  EXPECT_EQ(launch_of(variables)->port, 65534);
+  for (const char* port : {"0", "65535", "70000"}) {
+    variables["MASTER_PORT"] = port;
+    EXPECT_THAT(test::message_of<InputError>([&] { launch_of(variables); }),
+                testing::HasSubstr(concat("MASTER_PORT=", port, ": ")));
+  }
+}
+
 TEST(Launch, OfMpirunWithinSlurmIsMpiruns) {
   Variables both = kSrun;
   both.merge(of_mpirun(1, 2));
@@ -168,6 +193,9 @@ TEST(Launch, HostsOfSlurmsListsHaveTheirFirst) {
   EXPECT_EQ(first_host("a1,b2"), "a1");
   EXPECT_EQ(first_host("node[03-07,09]"), "node03");
   EXPECT_EQ(first_host("gpu-[12,14],cpu1"), "gpu-12");
+  EXPECT_EQ(first_host("n[1-2]-ib"), "n1-ib");
+  EXPECT_EQ(first_host("r[1-2]n[3-4,9],x"), "r1n3");
+  EXPECT_EQ(first_host("n[1-2"), "");
   EXPECT_EQ(first_host(""), "");
 }
 

@@ -4,17 +4,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "app/train/log_lines.h"
 #include "base/durable_files.h"
+#include "base/file_descriptor.h"
 #include "support/errors.h"
 #include "support/eventually.h"
 #include "support/files.h"
@@ -111,7 +116,7 @@ class LoggerTest : public testing::Test {
   LoggerTest() {
     options_.metrics = directory_.path() / "metrics.jsonl";
     options_.iterations = 100;
-    options_.tokens_per_step = 1000;
+    options_.tokens.per_step = 1000;
     options_.terminal = -1;
   }
   [[nodiscard]] std::vector<json> lines() const { return lines_of(options_.metrics); }
@@ -147,6 +152,38 @@ TEST_F(LoggerTest, FlushingWritesAllAndTheLogGoesOn) {
   }
   logger.close();
   EXPECT_TRUE(logger.flush(kPatience));
+}
+
+// A pipe whose reader begins when more lines wait than the queue and the pipe hold.
+TEST_F(LoggerTest, ASlowDiskIsWaitedFor) {
+  constexpr std::int64_t kLines = 8000;
+  const std::filesystem::path pipe = directory_.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const FileDescriptor reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  options_.metrics = pipe;
+  options_.log = directory_.path() / "output.log";
+  std::atomic<std::int64_t> submitted = 0;
+  std::thread run([&] {
+    Logger logger(options_);
+    for (; submitted < kLines; ++submitted)
+      logger.train(record_of(submitted), 1);
+    logger.close();
+    ++submitted;
+  });
+  EXPECT_TRUE(test::eventually([&] { return submitted > 4096; }));
+  std::string text, part(1 << 16, '\0');
+  while (submitted <= kLines) {
+    const ssize_t size = ::read(reader.number(), part.data(), part.size());
+    if (size > 0) text.append(part, 0, static_cast<std::size_t>(size));
+  }
+  run.join();
+  for (ssize_t size = 1; size > 0;) {
+    size = ::read(reader.number(), part.data(), part.size());
+    if (size > 0) text.append(part, 0, static_cast<std::size_t>(size));
+  }
+  EXPECT_EQ(std::ranges::count(text, '\n'), kLines);
+  EXPECT_THAT(text, HasSubstr("\"step\":7999,"));
+  EXPECT_THAT(test::read_file(options_.log), HasSubstr("warning: training waits for "));
 }
 
 TEST_F(LoggerTest, FlushingToADiskThatDoesNotTakeItFails) {

@@ -147,7 +147,7 @@ TEST_F(RunDirectoryTest, HoldsTheOptions) {
   TrainOptions read;
   load_config("deep/er/config.toml", read_config("deep/er/config.toml"), option_table(read));
   EXPECT_EQ(read.model.depth, 9);
-  EXPECT_EQ(read.data.paths, options.data.paths);
+  EXPECT_EQ(read.data.paths, std::vector{fs::absolute(options.data.paths.at(0))});
   EXPECT_TRUE(fs::is_directory("deep/er/checkpoints"));
 }
 
@@ -156,6 +156,7 @@ TEST_F(RunDirectoryTest, IsOfOneProcessAtATime) {
   FileLock mine;
   create_run_directory({"a", {}}, TrainOptions(), mine);
   ASSERT_TRUE(mine);
+  test::write_file("a/.run.json.12.tmp", "what a killed process left");
   EXPECT_EQ(test::message_of<InputError>([] {
               static_cast<void>(lock_run_directory({"a", {}}));
             }),
@@ -164,8 +165,10 @@ TEST_F(RunDirectoryTest, IsOfOneProcessAtATime) {
                         test::read_file("a/run.lock")));
   EXPECT_THAT(test::read_file("a/run.lock"),
               testing::StartsWith(fmt::format("process {} on ", getpid())));
+  EXPECT_TRUE(fs::exists("a/.run.json.12.tmp"));
   mine = {};
   EXPECT_TRUE(lock_run_directory({"a", {}}));
+  EXPECT_FALSE(fs::exists("a/.run.json.12.tmp"));
 }
 
 // Neither of two that begin at the same moment finds the other's run, and one is first.

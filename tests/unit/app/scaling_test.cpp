@@ -233,6 +233,16 @@ TEST(Scaling, WarnsOfAWeightDecayThatForgetsFasterThanMomentumAverages) {
               Not(Contains(HasSubstr("dangerous"))));
 }
 
+TEST(Scaling, WarnsOfAWarmUpLongerThanTheRun) {
+  TrainOptions options;
+  options.batch.iterations = 40;
+  EXPECT_THAT(scaling_notes(run_of(12, options)), Not(Contains(HasSubstr("warm-up"))));
+  options.batch.iterations = 8;
+  EXPECT_THAT(scaling_notes(run_of(12, options)),
+              Contains(HasSubstr("warm-up of 40 steps is longer than the run of 8: learning rates "
+                                 "reach 20 % of their values")));
+}
+
 TEST(Scaling, RefusesMoreTokensThanCanBeCounted) {
   TrainOptions more;
   more.batch.target_param_data_ratio = 1e12;

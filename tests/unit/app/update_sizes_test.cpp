@@ -12,7 +12,7 @@ namespace {
 // Two layers of matrices, an embedding and a scalar.
 struct Updated {
   std::vector<ParamSpec> params = {
-      {.name = "wte", .shape = {5, 2}, .role = ParamRole::kEmbedding},
+      {.name = "wte", .shape = {64, 2}, .used_rows = 5, .role = ParamRole::kEmbedding},
       {.name = "h.0.q", .shape = {2, 3}, .layer = 0},
       {.name = "h.0.k", .shape = {2, 4}, .layer = 0},
       {.name = "lambdas", .shape = {2}, .role = ParamRole::kResidLambda},

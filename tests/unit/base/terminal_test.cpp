@@ -120,6 +120,18 @@ TEST(Terminal, FollowsTheWidthOfItsWindow) {
   EXPECT_EQ(terminal.columns(), 9);
 }
 
+TEST(Terminal, OfNoSizeThatMpirunMadeIsNotLive) {
+  setenv("TERM", "xterm", 1);
+  const PseudoTerminal window(0);
+  if (window.missing()) GTEST_SKIP() << "this machine has no pseudo-terminals";
+  EXPECT_TRUE(Terminal(window.device).is_live());
+  setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+  EXPECT_FALSE(Terminal(window.device).is_live());
+  window.resize(80);
+  EXPECT_TRUE(Terminal(window.device).is_live());
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+}
+
 TEST(Terminal, WarningsAreYellowUnlessNobodyWantsColours) {
   setenv("TERM", "xterm", 1);
   const PseudoTerminal window(80);

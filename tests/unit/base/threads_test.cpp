@@ -1,6 +1,8 @@
 #include "base/threads.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -21,6 +24,33 @@ namespace muo {
 namespace {
 
 using test::message_of;
+
+// For its life no thread can be started: none gets a stack as large as is asked for.
+class NoMoreThreads {
+ public:
+  NoMoreThreads() {
+    EXPECT_EQ(pthread_getattr_default_np(&before_), 0);
+    pthread_attr_t endless = before_;
+    EXPECT_EQ(pthread_attr_setstacksize(&endless, std::size_t{1} << 48), 0);
+    EXPECT_EQ(pthread_setattr_default_np(&endless), 0);
+  }
+  ~NoMoreThreads() { EXPECT_EQ(pthread_setattr_default_np(&before_), 0); }
+  NoMoreThreads(const NoMoreThreads&) = delete;
+  NoMoreThreads& operator=(const NoMoreThreads&) = delete;
+
+ private:
+  pthread_attr_t before_{};
+};
+
+TEST(StartThread, NamesTheLimitWhereTheSystemRefusesOne) {
+  const NoMoreThreads none;
+  const auto work = [](std::size_t /*i*/) {};
+  for (const std::string& said : {message_of<Error>([] { start_thread([] {}).join(); }),
+                                  message_of<Error>([] { start_thread<std::jthread>([] {}); }),
+                                  message_of<Error>([&] { parallel_for(2, 1000, work); })})
+    EXPECT_THAT(said, testing::StartsWith("the system refuses a further thread: "));
+  EXPECT_NO_THROW(parallel_for(1, 1000, work));
+}
 
 TEST(ParallelFor, CallsEachOnce) {
   for (const int threads : {0, 1, 2, 7}) {

@@ -37,5 +37,14 @@ TEST(Utf8, RefusesEveryPrefixAndEveryLongerForm) {
     EXPECT_FALSE(is_utf8(overlong));
 }
 
+TEST(Utf8, KnowsOtherEncodingsByTheirMarks) {
+  EXPECT_EQ(other_encoding("\xFF\xFE\x2D\x4E"sv), "UTF-16");
+  EXPECT_EQ(other_encoding("\xFE\xFF\x4E\x2D"sv), "UTF-16");
+  EXPECT_EQ(other_encoding("\xFF\xFE\0\0a\0\0\0"sv), "UTF-32");
+  EXPECT_EQ(other_encoding("\0\0\xFE\xFF\0\0\0a"sv), "UTF-32");
+  for (const std::string_view text : {""sv, "\xFF"sv, "a"sv, "\xEF\xBB\xBF a"sv, "\xFE\xFE"sv})
+    EXPECT_EQ(other_encoding(text), "") << text;
+}
+
 }  // namespace
 }  // namespace muo

@@ -136,9 +136,7 @@ TEST_F(GemmAlgorithmsFile, ThatCannotBeWrittenLeavesTheOldOne) {
   made.record(kHere, "p", algorithm(1));
   made.save(path);
   const std::string before = test::read_file(path);
-  // In the place of the new one.
-  std::filesystem::create_directory(path.parent_path() /
-                                    concat(".", path.filename().string(), ".", getpid(), ".tmp"));
+  const test::FullDisk disk(10);
   EXPECT_THAT(test::message_of<Error>([&] { made.save(path); }),
               HasSubstr(concat("cannot write ", path.string(), ": ")));
   EXPECT_EQ(test::read_file(path), before);

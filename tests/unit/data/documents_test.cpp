@@ -159,6 +159,8 @@ TEST(DocumentReader, SaysWhereALineIsWrong) {
   EXPECT_THAT(error("[]\n"), HasSubstr("x.jsonl: line 1: not a JSON object"));
   EXPECT_THAT(error("{\"text\": \"\xFF\"}\n"), HasSubstr("x.jsonl: line 1: "));
   EXPECT_EQ(error("{\"body\": \"a\"}\n", "body"), "no exception");
+  EXPECT_EQ(error(R"({"text": "a", "other": [1e400, -1E+999, NaN]})"), "no exception");
+  EXPECT_THAT(error(R"({"text": 1e400})"), HasSubstr("x.jsonl: line 1: field 'text' is not a"));
 }
 
 // Of the texts of `files`, all of them.
@@ -180,11 +182,14 @@ TEST(DocumentReader, TakesOnlyWhatIsAsItsNameSays) {
     const fs::path file = dir.write(name, contents);
     EXPECT_THAT(message_of<InputError>([&] { read_all({file}, 1 << 20); }), HasSubstr(why)) << name;
   };
-  refused("a.parquet", "PAR1", "a.parquet is Parquet, not text; pipe it: scripts/read_parquet.py");
+  refused("a.parquet", "PAR1", "a.parquet is Parquet, not text; pipe it: ");
   refused("b.txt.XZ", "xz", "b.txt.XZ is compressed by xz, not text; decompress it");
   refused("c.tar.gz", gzip("tar"), "c.tar.gz is a tar archive, not text; unpack it");
   refused("d.txt", utf16, "d.txt is binary, not text; there is a zero byte at offset 1");
   refused("e.txt.gz", gzip(utf16), "e.txt.gz is binary, not text");
+  refused("k.txt.gz", gzip("\xFF\xFE\x2D\x4E"),
+          "k.txt.gz is UTF-16, not text; convert it to UTF-8: iconv -f UTF-16 -t UTF-8");
+  refused("k.jsonl", "\xFE\xFF" + utf16, "k.jsonl: line 1: UTF-16, not UTF-8; convert it");
   refused("f.json", "{\n  \"text\": 1\n}", "f.json: line 1: ");
   refused("g.ndjson.zst", zstandard(R"({"name": "no text"})"), "line 1: no field 'text'");
   dir.write("h.txt", "text");
@@ -192,8 +197,8 @@ TEST(DocumentReader, TakesOnlyWhatIsAsItsNameSays) {
   DocumentReader reader(list_files(std::vector{dir.path()}).files, {});
   EXPECT_THAT(texts_of(reader), ElementsAre("text", "good", "good"));
   EXPECT_EQ(reader.left_out().text(),
-            "2 JSON without lines with a field 'text', 1 Parquet, 1 a tar archive, 2 binary, 1 "
-            "compressed by xz");
+            "3 JSON without lines with a field 'text', 1 Parquet, 1 UTF-16, 1 a tar archive, 2 "
+            "binary, 1 compressed by xz");
 }
 
 TEST(DocumentReader, SkipsAndCountsBadLinesIfAskedTo) {
@@ -238,6 +243,17 @@ TEST(ByteSource, UnpacksMembersAndFramesInAnySteps) {
     EXPECT_EQ(read_bytes(gz, step), text + "end");
     EXPECT_EQ(read_bytes(padded, step), text + "end");
     EXPECT_EQ(read_bytes(zst, step), text + "end");
+  }
+}
+
+TEST(ByteSource, RefusesWhatGrowsAsNoTextDoes) {
+  const TempDir dir;
+  const std::string text(64 << 20, 'x');
+  for (const auto& [name, packed] : {std::pair{"a.gz", gzip(text)}, {"a.zst", zstandard(text)}}) {
+    EXPECT_EQ(read_bytes(dir.write(name, packed), 1 << 20).size(), text.size());
+    const fs::path bomb = dir.write(name, packed + packed + packed);
+    EXPECT_THAT(message_of<InputError>([&] { read_bytes(bomb, 1 << 20); }),
+                HasSubstr(name + std::string(": grows more than 1000 times")));
   }
 }
 

@@ -58,19 +58,15 @@ class Slots {
 class Rows final : public TrainingRows {
  public:
   Rows(const TokenData& data, const LoaderOptions& o)
-      : sampler(data.size(), o.seq_len, o.accumulation * o.world * o.batch, 42),
-        data_(data),
-        shape_{.seq_len = o.seq_len, .rows_per_step = sampler.rows_per_step()} {}
-  [[nodiscard]] const RowsShape& shape() const override { return shape_; }
-  void read(std::int64_t step, std::int64_t g, std::span<std::int32_t> row) override {
-    data_.read(sampler.position(step, g), row);
+      : sampler(data.size(), o.seq_len, 42), data_(data) {}
+  void read(std::int64_t n, std::span<std::int32_t> row) override {
+    data_.read(sampler.position(n), row);
   }
 
   const RowSampler sampler;
 
  private:
   const TokenData& data_;
-  RowsShape shape_;
 };
 
 std::vector<std::int32_t> values(const Tensor& tensor) {
@@ -87,7 +83,7 @@ TEST(Loader, RowsFollowTheMappingAndTargetsAreShifted) {
     const Slots slots(options, 3);
     Loader loader(rows, options, slots.span());
     // Rows per epoch: 713, per step 24: this crosses the borders of three epochs.
-    ASSERT_LT(3 * rows.sampler.rows_per_epoch(), 100 * rows.sampler.rows_per_step());
+    ASSERT_LT(3 * rows.sampler.rows_per_epoch(), 100 * options.rows_per_step());
     for (std::int64_t step = 0; step < 100; ++step) {
       const Batch batch = loader.next();
       ASSERT_EQ(batch.inputs.shape, (Shape{4, 2, 7}));
@@ -98,9 +94,9 @@ TEST(Loader, RowsFollowTheMappingAndTargetsAreShifted) {
       for (std::int64_t a = 0; a < 4; ++a)
         for (std::int64_t b = 0; b < 2; ++b)
           for (std::int64_t t = 0; t < 7; ++t, ++i) {
-            const std::int64_t g = (a * 3 + rank) * 2 + b;
-            ASSERT_EQ(inputs[i], rows.sampler.position(step, g) + t);
-            ASSERT_EQ(targets[i], rows.sampler.position(step, g) + t + 1);
+            const std::int64_t n = step * 24 + (a * 3 + rank) * 2 + b;
+            ASSERT_EQ(inputs[i], rows.sampler.position(n) + t);
+            ASSERT_EQ(targets[i], rows.sampler.position(n) + t + 1);
           }
       loader.release();
     }
@@ -118,7 +114,7 @@ TEST(Loader, AStepHasTheSameRowsWhateverTheWorld) {
                                   .batch = 3,
                                   .seq_len = 16,
                                   .accumulation = kRows / 3 / world,
-                                  .first_step = 37};
+                                  .first_row = 37 * kRows};
       Rows reader(data, options);
       const Slots slots(options, 2);
       Loader loader(reader, options, slots.span());
@@ -143,10 +139,34 @@ TEST(Loader, ResumesExactly) {
     for (int step = 0; step < 60; ++step, loader.release())
       whole.push_back(values(loader.next().targets));
   }
-  options.first_step = 23;
+  options.first_row = 23 * options.rows_per_step();
   Loader loader(rows, options, slots.span());
   for (std::size_t step = 23; step < 60; ++step, loader.release())
     EXPECT_EQ(values(loader.next().targets), whole[step]);
+}
+
+// The batch of a run changes at a resume: its next row comes next, as its own first row, of any
+// rank and micro-step.
+TEST(Loader, GoesOnWithTheNextRowWhateverTheBatchWas) {
+  const Counting data(10'000);
+  for (int rank = 0; rank < 2; ++rank) {
+    const LoaderOptions options{.rank = rank,
+                                .world = 2,
+                                .batch = 3,
+                                .seq_len = 8,
+                                .accumulation = 2,
+                                .first_row = 35};  // of 5 steps of 7 rows
+    Rows rows(data, options);
+    const Slots slots(options, 2);
+    Loader loader(rows, options, slots.span());
+    for (std::int64_t step = 0; step < 50; ++step, loader.release()) {
+      const auto inputs = values(loader.next().inputs);
+      for (std::int64_t a = 0; a < 2; ++a)
+        for (std::int64_t b = 0; b < 3; ++b)
+          ASSERT_EQ(inputs[static_cast<std::size_t>((a * 3 + b) * 8)],
+                    rows.sampler.position(35 + step * 12 + (a * 2 + rank) * 3 + b));
+    }
+  }
 }
 
 // Counts its reads.
@@ -214,7 +234,7 @@ TEST(Loader, AnErrorOfTheThreadArrivesAfterTheBatchesBeforeIt) {
   const Slots slots(options, 4);
   Loader loader(rows, options, slots.span());
   for (int step = 0; step < 5; ++step, loader.release())
-    EXPECT_EQ(values(loader.next().inputs)[0], rows.sampler.position(step, 0));
+    EXPECT_EQ(values(loader.next().inputs)[0], rows.sampler.position(step));
   for (int again = 0; again < 2; ++again) {
     try {
       static_cast<void>(loader.next());
@@ -274,7 +294,7 @@ TEST(Loader, RefusesMisuse) {
   EXPECT_THROW(Loader(rows, options, slots.span().first(slots.span().size() / 2)), Error);
   EXPECT_THROW(Loader(rows, options, slots.span().first(slots.span().size() - 1)), Error);
   LoaderOptions other = options;
-  other.batch = 1;  // not the rows per step that there are
+  other.first_row = -1;
   EXPECT_THROW(Loader(rows, other, slots.span()), Error);
   other = options;
   other.rank = 1;

@@ -22,7 +22,7 @@ std::vector<std::int64_t> epoch_positions(const RowSampler& sampler, std::int64_
   std::vector<std::int64_t> out;
   const std::int64_t first = epoch * sampler.rows_per_epoch();
   for (std::int64_t row = first; row < first + sampler.rows_per_epoch(); ++row)
-    out.push_back(sampler.position(row / sampler.rows_per_step(), row % sampler.rows_per_step()));
+    out.push_back(sampler.position(row));
   return out;
 }
 
@@ -31,7 +31,7 @@ TEST(RowSampler, EveryEpochVisitsEveryBlockOnceInsideTheData) {
   for (const std::int64_t blocks : {1, 2, 3, 4, 7, 8, 9, 63, 64, 65, 100, 257, 1000, 4097}) {
     for (const std::int64_t rest : {1, 2, 9, 16}) {
       const std::int64_t tokens = blocks * kSeq + rest;
-      const RowSampler sampler(tokens, kSeq, 12, 3);
+      const RowSampler sampler(tokens, kSeq, 3);
       EXPECT_GE(sampler.rows_per_epoch(), std::max<std::int64_t>(1, blocks - 1));
       for (const std::int64_t epoch : {0, 1, 2, 1000}) {
         auto positions = epoch_positions(sampler, epoch);
@@ -46,10 +46,10 @@ TEST(RowSampler, EveryEpochVisitsEveryBlockOnceInsideTheData) {
 }
 
 TEST(RowSampler, EpochsAndSeedsDiffer) {
-  const RowSampler one(100'000, 64, 8, 1);
-  const RowSampler two(100'000, 64, 8, 2);
+  const RowSampler one(100'000, 64, 1);
+  const RowSampler two(100'000, 64, 2);
   const auto first = epoch_positions(one, 0);
-  EXPECT_EQ(first, epoch_positions(RowSampler(100'000, 64, 8, 1), 0));
+  EXPECT_EQ(first, epoch_positions(RowSampler(100'000, 64, 1), 0));
   const auto order = [](std::vector<std::int64_t> positions) {
     const auto lowest = *std::min_element(positions.begin(), positions.end());
     for (auto& position : positions)
@@ -71,7 +71,7 @@ TEST(RowSampler, EpochsAndSeedsDiffer) {
 }
 
 TEST(RowSampler, BlockBordersMoveBetweenEpochs) {
-  const RowSampler sampler(10'000, 64, 8, 5);
+  const RowSampler sampler(10'000, 64, 5);
   std::set<std::int64_t> borders;
   for (std::int64_t epoch = 0; epoch < 64; ++epoch)
     borders.insert(epoch_positions(sampler, epoch).front() % 64);
@@ -80,7 +80,7 @@ TEST(RowSampler, BlockBordersMoveBetweenEpochs) {
 
 TEST(RowSampler, EveryTokenIsATargetInSomeEpoch) {
   constexpr std::int64_t kTokens = 165;
-  const RowSampler sampler(kTokens, 8, 1, 7);
+  const RowSampler sampler(kTokens, 8, 7);
   std::vector<bool> seen(kTokens, false);
   for (std::int64_t epoch = 0; epoch < 400; ++epoch)
     for (const std::int64_t begin : epoch_positions(sampler, epoch))
@@ -107,7 +107,7 @@ void expect_uniform(const std::vector<std::int64_t>& counts) {
 
 TEST(RowSampler, EachPlaceOfAnEpochSeesEveryBlockEquallyOften) {
   for (const std::int64_t blocks : {2, 3, 5, 8, 16, 21}) {
-    const RowSampler sampler((blocks + 1) * 4, 4, 1, 11);
+    const RowSampler sampler((blocks + 1) * 4, 4, 11);
     ASSERT_EQ(sampler.rows_per_epoch(), blocks);
     const auto size = static_cast<std::size_t>(blocks);
     std::vector<std::vector<std::int64_t>> hits(size, std::vector<std::int64_t>(size, 0));
@@ -123,7 +123,7 @@ TEST(RowSampler, EachPlaceOfAnEpochSeesEveryBlockEquallyOften) {
 }
 
 TEST(RowSampler, OrdersOfFourBlocksAreEquallyLikely) {
-  const RowSampler sampler(20, 4, 1, 13);
+  const RowSampler sampler(20, 4, 13);
   ASSERT_EQ(sampler.rows_per_epoch(), 4);
   std::vector<std::vector<std::int64_t>> orders;
   std::vector<std::int64_t> order{0, 1, 2, 3};
@@ -144,7 +144,7 @@ TEST(RowSampler, OrdersOfFourBlocksAreEquallyLikely) {
 }
 
 TEST(RowSampler, OffsetsOfEpochsAreUniform) {
-  const RowSampler sampler(170, 16, 1, 17);
+  const RowSampler sampler(170, 16, 17);
   const std::int64_t choices = 170 - sampler.rows_per_epoch() * 16;
   std::vector<std::int64_t> counts(static_cast<std::size_t>(choices), 0);
   for (std::int64_t epoch = 0; epoch < 5000; ++epoch) {
@@ -158,27 +158,24 @@ TEST(RowSampler, NeighbouringRowsAreSpreadOverATrillionBlocks) {
   constexpr std::int64_t kBlocks = 1'000'000'000'000;
   constexpr std::int64_t kSeq = 1024;
   constexpr std::int64_t kTokens = (kBlocks + 1) * kSeq;  // about 2^50
-  const RowSampler sampler(kTokens, kSeq, 1'000, 19);
+  const RowSampler sampler(kTokens, kSeq, 19);
   ASSERT_EQ(sampler.rows_per_epoch(), kBlocks);
   std::set<std::int64_t> seen;
   std::vector<std::int64_t> tenths(10, 0);
-  const std::int64_t last_step = kBlocks / 1'000 - 20;  // steps to both sides of the border
-  for (std::int64_t step = last_step; step < last_step + 20; ++step) {
-    for (std::int64_t g = 0; g < 1'000; ++g) {
-      const std::int64_t position = sampler.position(step, g);
-      ASSERT_GE(position, 0);
-      ASSERT_LE(position + kSeq + 1, kTokens);
-      EXPECT_TRUE(seen.insert(position).second);
-      ++tenths[static_cast<std::size_t>(std::min<std::int64_t>(9, position / (kTokens / 10)))];
-    }
+  for (std::int64_t n = kBlocks - 20'000; n < kBlocks; ++n) {  // up to the border of the epoch
+    const std::int64_t position = sampler.position(n);
+    ASSERT_GE(position, 0);
+    ASSERT_LE(position + kSeq + 1, kTokens);
+    EXPECT_TRUE(seen.insert(position).second);
+    ++tenths[static_cast<std::size_t>(std::min<std::int64_t>(9, position / (kTokens / 10)))];
   }
   expect_uniform(tenths);
-  EXPECT_GE(sampler.position(last_step + 20, 0), 0);
+  EXPECT_GE(sampler.position(kBlocks), 0);
 }
 
 TEST(RowSampler, RowNumbersBeyond32BitsStayExact) {
   // Row 2^31 and beyond of a small epoch: still each block once, and unlike 2^32 rows before.
-  const RowSampler sampler(1'000, 10, 100, 23);
+  const RowSampler sampler(1'000, 10, 23);
   const std::int64_t epoch = (std::int64_t{1} << 40) / sampler.rows_per_epoch();
   auto positions = epoch_positions(sampler, epoch);
   const auto wrapped = epoch_positions(sampler, epoch & 0xFFFFFFFF);
@@ -189,9 +186,9 @@ TEST(RowSampler, RowNumbersBeyond32BitsStayExact) {
 }
 
 TEST(RowSampler, RefusesDataShorterThanARow) {
-  EXPECT_EQ(RowSampler(65, 64, 1, 0).position(5, 0), 0);
+  EXPECT_EQ(RowSampler(65, 64, 0).position(5), 0);
   try {
-    const RowSampler sampler(64, 64, 1, 0);
+    const RowSampler sampler(64, 64, 0);
     FAIL() << "64 tokens hold no row of 65";
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("64 tokens"));
@@ -200,13 +197,9 @@ TEST(RowSampler, RefusesDataShorterThanARow) {
   }
 }
 
-TEST(RowSampler, RefusesRowsThatAStepDoesNotHave) {
-  const RowSampler sampler(1000, 10, 8, 0);
-  EXPECT_THROW(static_cast<void>(sampler.position(0, 8)), Error);
-  EXPECT_THROW(static_cast<void>(sampler.position(0, -1)), Error);
-  EXPECT_THROW(static_cast<void>(sampler.position(-1, 0)), Error);
-  EXPECT_THROW(RowSampler(1000, 0, 8, 0), Error);
-  EXPECT_THROW(RowSampler(1000, 10, 0, 0), Error);
+TEST(RowSampler, RefusesRowsThatCannotBe) {
+  EXPECT_THROW(static_cast<void>(RowSampler(1000, 10, 0).position(-1)), Error);
+  EXPECT_THROW(RowSampler(1000, 0, 0), Error);
 }
 
 }  // namespace

@@ -191,10 +191,11 @@ TEST(TextCorpus, BinaryAndEmptyFilesInDirectoriesAreSkippedAndCounted) {
   dir.write("c.bin", std::string(2000, '\0'));  // not a shard: no magic
   dir.write("d.txt", "");
   dir.write("e.txt", "and more text");
+  dir.write("f.txt", "\xFE\xFF\x4E\x2D");
   const Corpus corpus = open_corpus({.paths = {dir.path()}, .val_fraction = 0.5});
   EXPECT_EQ(all_tokens(*corpus.train), document("text to") + document("and mo"));
   EXPECT_THAT(corpus.description, HasSubstr("the ends of 2 files"));
-  EXPECT_THAT(corpus.description, HasSubstr("left out: 2 binary, 1 empty"));
+  EXPECT_THAT(corpus.description, HasSubstr("left out: 1 UTF-16, 2 binary, 1 empty"));
 }
 
 TEST(TextCorpus, TheBoundTakesWholeFilesInOrder) {
@@ -241,7 +242,12 @@ TEST(TextCorpus, RefusesWhatIsNotEnough) {
               AllOf(HasSubstr(tiny.native()), HasSubstr("too short: 0 tokens of held-out data")));
   const auto binary = dir.write("binary.txt", std::string("ab\0cd", 5));
   EXPECT_THAT(input_error({.paths = {binary}}),
-              AllOf(HasSubstr(binary.native()), HasSubstr("not text (a zero byte at offset 2)")));
+              AllOf(HasSubstr(binary.native()),
+                    HasSubstr("is binary, not text; there is a zero byte at offset 2")));
+  // Chinese in UTF-16 has no zero byte; the marks of byte orders begin no UTF-8.
+  const auto utf16 = dir.write("utf16.txt", "\xFF\xFE\x2D\x4E\x87\x65");
+  EXPECT_EQ(input_error({.paths = {utf16}}),
+            utf16.native() + " is UTF-16, not text; convert it to UTF-8: iconv -f UTF-16 -t UTF-8");
   const auto only = dir.write("none/b", std::string(1, '\0')).parent_path();
   dir.write("none/c", "");
   EXPECT_THAT(

@@ -52,9 +52,9 @@ Corpus packed_corpus(std::int32_t count, std::size_t most) {
 
 using Row = std::vector<std::int32_t>;
 
-Row read(TrainingRows& rows, std::int64_t step, std::int64_t g) {
-  Row row(static_cast<std::size_t>(rows.shape().seq_len) + 1);
-  rows.read(step, g, row);
+Row read(TrainingRows& rows, std::int64_t seq_len, std::int64_t n) {
+  Row row(static_cast<std::size_t>(seq_len) + 1);
+  rows.read(n, row);
   return row;
 }
 
@@ -90,70 +90,64 @@ TEST(DocumentIndex, FindsEveryBeginning) {
 TEST(TrainingRows, ContiguousOnesAreTheSamplers) {
   Corpus corpus;
   corpus.train = std::make_unique<Tokens>(documents(200, 30));
-  const RowsShape shape{.seq_len = 9, .rows_per_step = 4};
-  const std::unique_ptr<TrainingRows> rows = make_training_rows(corpus, shape, 5);
-  const RowSampler sampler(corpus.train->size(), 9, 4, 5);
-  for (std::int64_t step = 0; step < 200; ++step)
-    for (std::int64_t g = 0; g < 4; ++g) {
-      Row want(10);
-      corpus.train->read(sampler.position(step, g), want);
-      ASSERT_EQ(read(*rows, step, g), want);
-    }
+  const std::unique_ptr<TrainingRows> rows = make_training_rows(corpus, 9, 5);
+  const RowSampler sampler(corpus.train->size(), 9, 5);
+  for (std::int64_t n = 0; n < 800; ++n) {
+    Row want(10);
+    corpus.train->read(sampler.position(n), want);
+    ASSERT_EQ(read(*rows, 9, n), want);
+  }
 }
 
 TEST(TrainingRows, PackedOnesBeginDocumentsWhoseTokensStayTogether) {
   const Corpus corpus = packed_corpus(2'000, 60);
-  const std::unique_ptr<TrainingRows> rows =
-      make_training_rows(corpus, {.seq_len = 40, .rows_per_step = 3}, 1);
+  const std::unique_ptr<TrainingRows> rows = make_training_rows(corpus, 40, 1);
   std::map<std::int32_t, int> seen;  // by document
-  for (std::int64_t step = 0; step < 500; ++step)
-    for (std::int64_t g = 0; g < 3; ++g) {
-      const Row row = read(*rows, step, g);
-      ASSERT_EQ(row[0], kFirst);
-      for (std::size_t i = 1; i < row.size(); ++i) {
-        if (row[i] == kFirst) continue;
-        if (row[i - 1] == kFirst)
-          ++seen[row[i]];
-        else
-          ASSERT_EQ(row[i], row[i - 1]);  // a piece is of one document
-      }
+  for (std::int64_t n = 0; n < 1500; ++n) {
+    const Row row = read(*rows, 40, n);
+    ASSERT_EQ(row[0], kFirst);
+    for (std::size_t i = 1; i < row.size(); ++i) {
+      if (row[i] == kFirst) continue;
+      if (row[i - 1] == kFirst)
+        ++seen[row[i]];
+      else
+        ASSERT_EQ(row[i], row[i - 1]);  // a piece is of one document
     }
+  }
   EXPECT_GT(seen.size(), 1'000U);
   for (const auto& [document, times] : seen)
     EXPECT_LE(times, 2) << document;
 }
 
-TEST(TrainingRows, PackedOnesDependOnStepAndPlaceOnly) {
+TEST(TrainingRows, PackedOnesDependOnTheirNumberOnly) {
   const Corpus corpus = packed_corpus(300, 50);
-  const RowsShape shape{.seq_len = 32, .rows_per_step = 6};
-  const std::unique_ptr<TrainingRows> all = make_training_rows(corpus, shape, 9);
+  const std::unique_ptr<TrainingRows> all = make_training_rows(corpus, 32, 9);
   std::vector<Row> want;
-  for (std::int64_t i = 0; i < std::int64_t{6} * 100; ++i)  // over many epochs
-    want.push_back(read(*all, i / 6, i % 6));
+  for (std::int64_t n = 0; n < 600; ++n)  // over many epochs
+    want.push_back(read(*all, 32, n));
   for (const std::int64_t world : {2, 3})
     for (std::int64_t rank = 0; rank < world; ++rank) {
-      const std::unique_ptr<TrainingRows> own = make_training_rows(corpus, shape, 9);
-      for (std::int64_t i = rank; i < std::ssize(want); i += world)
-        ASSERT_EQ(read(*own, i / 6, i % 6), want[static_cast<std::size_t>(i)]);
+      const std::unique_ptr<TrainingRows> own = make_training_rows(corpus, 32, 9);
+      for (std::int64_t n = rank; n < std::ssize(want); n += world)
+        ASSERT_EQ(read(*own, 32, n), want[static_cast<std::size_t>(n)]);
     }
-  const std::unique_ptr<TrainingRows> resumed = make_training_rows(corpus, shape, 9);
-  for (std::int64_t i = std::int64_t{6} * 71; i < std::ssize(want); ++i)
-    ASSERT_EQ(read(*resumed, i / 6, i % 6), want[static_cast<std::size_t>(i)]);
-  EXPECT_THROW(read(*resumed, 3, 0), Error);  // backwards
-  const std::unique_ptr<TrainingRows> other = make_training_rows(corpus, shape, 10);
-  EXPECT_NE(read(*other, 0, 0), want[0]);
+  const std::unique_ptr<TrainingRows> resumed = make_training_rows(corpus, 32, 9);
+  for (std::int64_t n = 431; n < std::ssize(want); ++n)
+    ASSERT_EQ(read(*resumed, 32, n), want[static_cast<std::size_t>(n)]);
+  EXPECT_THROW(read(*resumed, 32, 20), Error);  // backwards
+  const std::unique_ptr<TrainingRows> other = make_training_rows(corpus, 32, 10);
+  EXPECT_NE(read(*other, 32, 0), want[0]);
 }
 
 // However the documents that wait are chosen, none is drawn again before all have been drawn.
 TEST(TrainingRows, EveryEpochHasEveryDocument) {
   constexpr std::int64_t kDocuments = 1'500;
   const Corpus corpus = packed_corpus(kDocuments, 20);
-  const std::unique_ptr<TrainingRows> rows =
-      make_training_rows(corpus, {.seq_len = 31, .rows_per_step = 1}, 2);
+  const std::unique_ptr<TrainingRows> rows = make_training_rows(corpus, 31, 2);
   std::map<std::int32_t, std::int64_t> seen;
   std::int64_t pieces = 0;
-  for (std::int64_t step = 0; step < 5'000; ++step) {
-    const Row row = read(*rows, step, 0);
+  for (std::int64_t n = 0; n < 5'000; ++n) {
+    const Row row = read(*rows, 31, n);
     pieces += std::ranges::count(row, kFirst);
     for (std::size_t i = 1; i < row.size(); ++i)
       if (row[i - 1] == kFirst && row[i] != kFirst) ++seen[row[i]];

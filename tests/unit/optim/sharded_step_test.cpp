@@ -160,8 +160,10 @@ TEST(ShardedStep, SumsTheSquaresOfWhatEachUpdateChanges) {
       for (std::size_t r = 0; r < two.size(); ++r) {
         EXPECT_NEAR(one[r].squares, squares, squares * 2 * worst_case(2 * world + 4)) << what;
         for (std::size_t i = 0; i < params.size(); ++i) {
-          const auto expect_sums = [&](const UpdateSquares& got, const std::vector<float>& before,
-                                       const std::vector<float>& after) {
+          const auto expect_sums = [&](const UpdateSquares& got, std::vector<float> before,
+                                       std::vector<float> after) {
+            for (std::vector<float>* weights : {&before, &after})  // padding is not counted
+              weights->resize(static_cast<std::size_t>(params[i].used_elements()));
             const double change = total(after, before);
             const double weight = total(after, std::vector<float>(after.size()));
             EXPECT_GT(change, 0.0) << what << params[i].name;

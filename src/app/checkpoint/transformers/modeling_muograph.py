@@ -116,10 +116,16 @@ class MuographForCausalLM(PreTrainedModel, GenerationMixin):
     def set_output_embeddings(self, value):
         self.lm_head = value
 
-    def forward(self, input_ids, attention_mask=None, labels=None, **kwargs):
+    def forward(self, input_ids, attention_mask=None, position_ids=None, labels=None, logits_to_keep=0,
+                output_hidden_states=None, return_dict=None, **kwargs):
+        """As the models of transformers have it. `kwargs` are for the loss, such as Trainer's num_items_in_batch."""
+        for name in ("past_key_values", "inputs_embeds", "output_attentions"):
+            if kwargs.get(name) is not None and kwargs[name] is not False:
+                raise ValueError(f"{type(self).__name__} does not support {name}")
         config = self.config
-        starts = self.starts(input_ids, attention_mask)
-        rotary = self.rotary(input_ids.size(1))
+        starts = self.starts(input_ids, attention_mask, position_ids)
+        rotary = self.rotary(torch.arange(input_ids.size(1), device=input_ids.device)
+                             if position_ids is None else position_ids)
         x = norm(self.transformer["wte"](input_ids))
         if config.smear:
             gate = self.smear_lambda * torch.sigmoid(self.smear_gate(x[:, 1:, :SMEAR_GATE_CHANNELS]))
@@ -127,7 +133,12 @@ class MuographForCausalLM(PreTrainedModel, GenerationMixin):
             gate = torch.where((starts[:, 1:] == at).unsqueeze(-1), 0, gate)
             x = torch.cat((x[:, :1], x[:, 1:] + gate * x[:, :-1]), dim=1)
         x0 = x
+        if output_hidden_states is None:
+            output_hidden_states = config.output_hidden_states
+        hidden_states = ()
         for layer, block in enumerate(self.transformer["h"]):
+            if output_hidden_states:
+                hidden_states += (x,)
             if config.resid_lambdas:
                 x = self.resid_lambdas[layer] * x
             if config.x0_lambdas:
@@ -138,30 +149,35 @@ class MuographForCausalLM(PreTrainedModel, GenerationMixin):
                 kept = x
         if config.backout:
             x = x - self.backout_lambda * kept
-        logits = self.lm_head(norm(x)).float()
+        x = norm(x)
+        positions = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(x[:, positions]).float()
         if config.softcap > 0:
             logits = config.softcap * torch.tanh(logits / config.softcap)
-        loss = None
-        if labels is not None:
-            loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100)
-        return CausalLMOutput(loss=loss, logits=logits)
+        loss = None if labels is None else self.loss_function(logits, labels, config.vocab_size, **kwargs)
+        output = CausalLMOutput(loss=loss, logits=logits,
+                                hidden_states=(*hidden_states, x) if output_hidden_states else None)
+        return output if (config.return_dict if return_dict is None else return_dict) else output.to_tuple()
 
-    def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **kwargs):
-        return {"input_ids": input_ids, "attention_mask": attention_mask}
+    def prepare_inputs_for_generation(self, input_ids, attention_mask=None, logits_to_keep=0, **kwargs):
+        return {"input_ids": input_ids, "attention_mask": attention_mask, "logits_to_keep": logits_to_keep}
 
-    def starts(self, input_ids, attention_mask):
-        """The first position that each one sees: of its document, and behind padding on the left."""
+    def starts(self, input_ids, attention_mask, position_ids):
+        """The first position that each one sees: of its document, behind padding on the left, and, where there is no
+        mask, of its text in a row of several, which begins where positions do not go on."""
         at = torch.arange(input_ids.size(1), device=input_ids.device).expand_as(input_ids)
         begins = input_ids == self.config.document_token
         if attention_mask is not None:  # of padding each position is by itself
             padding = attention_mask == 0
             begins = begins | padding | F.pad(padding[:, :-1], (1, 0))
+        elif position_ids is not None:
+            begins = begins | (position_ids.diff(dim=-1, prepend=position_ids[..., :1]) != 1)
         return torch.where(begins, at, 0).cummax(dim=1).values
 
-    def rotary(self, length):
-        config, weight = self.config, self.lm_head.weight
+    def rotary(self, position_ids):
+        """Cosines and sines, (..., positions, 1, pairs of a head)."""
+        config, dtype = self.config, self.lm_head.weight.dtype
         size = config.n_embd // config.n_head
-        pair = torch.arange(0, size, 2, dtype=torch.float64, device=weight.device)
-        at = torch.arange(length, dtype=torch.float64, device=weight.device)
-        angles = torch.outer(at, config.rope_base ** (-pair / size)).unsqueeze(1)
-        return angles.cos().to(weight.dtype), angles.sin().to(weight.dtype)
+        pair = torch.arange(0, size, 2, dtype=torch.float64, device=position_ids.device)
+        angles = (position_ids.double().unsqueeze(-1) * config.rope_base ** (-pair / size)).unsqueeze(-2)
+        return angles.cos().to(dtype), angles.sin().to(dtype)

@@ -22,6 +22,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <utility>
@@ -122,9 +123,17 @@ thread_local bool refuses = false;
 class Workers final : public httplib::TaskQueue {
  public:
   Workers() {
-    for (std::size_t i = 0; i < kThreads; ++i)
-      threads_.emplace_back([this] { work(); });
+    try {
+      for (std::size_t i = 0; i < kThreads; ++i)
+        threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {
+      shutdown();
+      throw;
+    }
   }
+  ~Workers() override { shutdown(); }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
 
   // The library of Debian 12 returns nothing here, that of Debian 13 a bool.
   using Accepted = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
@@ -151,6 +160,7 @@ class Workers final : public httplib::TaskQueue {
     ready_.notify_all();
     for (std::thread& thread : threads_)
       thread.join();
+    threads_.clear();
   }
 
  private:
@@ -231,7 +241,6 @@ class Plugin final : public HttpServer {
       const int on = 1;
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     });
-    server_.new_task_queue = [] { return new Workers; };
     server_.set_pre_routing_handler(
         [this](const httplib::Request& request, httplib::Response& response) {
           respond(request, response);
@@ -251,8 +260,8 @@ class Plugin final : public HttpServer {
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
-  // 0, or an errno.
-  int start() {
+  // 0, or an errno. Here, not on the server's thread, threads are made that the system may refuse.
+  int start() try {
     errno = 0;
     port_ = options_.port;
     if (port_ == 0)
@@ -261,6 +270,8 @@ class Plugin final : public HttpServer {
       port_ = -1;
     if (port_ <= 0) return errno != 0 ? errno : EADDRNOTAVAIL;
     server_.let_many_connect();
+    auto workers = std::make_shared<std::unique_ptr<Workers>>(std::make_unique<Workers>());
+    server_.new_task_queue = [workers] { return workers->release(); };
     thread_ = std::thread([this] {
       server_.listen_after_bind();
       ended_ = true;
@@ -268,6 +279,8 @@ class Plugin final : public HttpServer {
     while (!server_.is_running() && !ended_)  // stop() would do nothing before
       std::this_thread::yield();
     return 0;
+  } catch (const std::system_error& error) {
+    return error.code().value();
   }
 
   [[nodiscard]] int port() const override { return port_; }

@@ -209,6 +209,7 @@ const UPDATES = {
   },
 };
 
+const RECORDED = "--norms-every says how often it is recorded; metrics.jsonl has each matrix.";
 // The same of each layer's matrices, from the first layer below to the last above.
 const LAYERS = {
   id: "updates-layers", title: "Update / weights of the matrices, by layer", ofOne: true, wide: true,
@@ -217,18 +218,26 @@ const LAYERS = {
     if (rows.length === 0) return null;
     const log = rows.map((row) => row.map((ratio) => (known(ratio) && ratio > 0 ? Math.log10(ratio) : null)));
     const all = log.flat().filter(known), low = Math.min(...all), high = Math.max(...all);
-    const ticks = [0, 1, 2, 3].map((i) => low + i * (high - low) / 3);
+    const ticks = roundTicks(10 ** low, 10 ** high);
+    if (x.length === 1)
+      return {
+        data: [{ type: "bar", x: rows.map((_, layer) => layer), y: rows.map(([ratio]) => ratio),
+                 marker: { color: detail.colour }, hovertemplate: "layer %{x}: %{y:.3~g}<extra></extra>" }],
+        layout: { xaxis: { title: { text: "layer" }, dtick: rows.length > 16 ? undefined : 1 },
+                  yaxis: { title: { text: "ratio" }, rangemode: "tozero" } },
+        note: `Recorded once, at step ${x[0]}. ${RECORDED}`,
+      };
     return {
       data: [{
         type: "heatmap", x: x.map(String), y: rows.map((_, layer) => layer), z: log, customdata: rows, colorscale: "Viridis",
-        colorbar: { thickness: 12, tickmode: "array", tickvals: ticks, ticktext: ticks.map((tick) => digits(10 ** tick, 2)) },
+        colorbar: { thickness: 12, tickmode: "array", tickvals: ticks.map(Math.log10), ticktext: ticks.map(String) },
         hovertemplate: "layer %{y}, step %{x}: %{customdata:.3~g}<extra></extra>",
       }],
       layout: {
         xaxis: { title: { text: "step" }, type: "category", nticks: 12 },
         yaxis: { title: { text: "layer" }, dtick: rows.length > 16 ? undefined : 1 },
       },
-      note: "--norms-every says how often it is recorded; metrics.jsonl has each matrix.",
+      note: RECORDED,
     };
   },
 };
@@ -240,7 +249,7 @@ const TIMES = {
     const times = detail.times;
     if (!times) return null;
     const middle = times.counts.map((_, i) => (times.edges[i] + times.edges[i + 1]) / 2);
-    const ticks = [0, 1, 2, 3, 4].map((i) => times.edges[Math.round(i * times.counts.length / 4)]);
+    const ticks = roundTicks(times.edges[0], times.edges[times.edges.length - 1]);
     const width = times.counts.map((_, i) => times.edges[i + 1] - times.edges[i]);
     return {
       data: [
@@ -255,7 +264,7 @@ const TIMES = {
       layout: {
         bargap: 0,
         xaxis: { title: { text: "ms" }, type: "log", tickmode: "array", tickvals: ticks,
-                 ticktext: ticks.map((ms) => digits(ms, 3)) },
+                 ticktext: ticks.map(String) },
         yaxis: { title: { text: "steps" }, type: "log", dtick: 1,
                  range: [Math.log10(0.5), Math.log10(2 * Math.max(...times.counts))] },
       },
@@ -265,22 +274,26 @@ const TIMES = {
   },
 };
 
-// Bytes by category, a bar for each run.
+// What a device allocates, a bar for each run: the categories that last from step to step, and the rest, whose tensors
+// share memory where they are never in use together. What each would take alone stands in the hover text.
+const LASTING = ["weights", "masters", "momentum", "adam state"];
 const MOST_BARS = 20;
 const MEMORY = {
-  id: "memory", title: "Memory of a device by category",
+  id: "memory", title: "Memory allocated on a device",
   build: (view) => {
-    const runs = view.runs.filter((run) => run.facts && run.facts.memory_bytes_by_category);
+    const runs = view.runs.filter((run) => run.facts && known(run.facts.memory_bytes_per_device));
     if (runs.length === 0) return null;
     const shown = runs.slice(0, MOST_BARS).reverse();
-    const categories = new Set(shown.flatMap((run) => Object.keys(run.facts.memory_bytes_by_category)));
-    const mib = (run, name) => (run.facts.memory_bytes_by_category[name] || 0) / 2 ** 20;
-    const used = [...categories].filter((name) => shown.some((run) => mib(run, name) > 0));
+    const lasting = LASTING.map((name) => [name, ({ facts }) => (facts.memory_bytes_by_category || {})[name] || 0]);
+    const rest = (run) => lasting.reduce((left, [, part]) => Math.max(0, left - part(run)), run.facts.memory_bytes_per_device);
+    const categories = ({ facts }) => Object.entries(facts.memory_bytes_by_category || {}).filter(([, bytes]) => bytes > 0)
+      .map(([name, bytes]) => `${plain(name)}: ${bytesText(bytes)}`).join("<br>");
+    const parts = [...lasting.filter(([, part]) => shown.some(part)), ["gradients, activations and scratch", rest]];
     return {
-      data: used.map((name, i) => ({
-        type: "bar", orientation: "h", name: plain(name), marker: { color: PALETTE[i % PALETTE.length] },
-        y: shown.map((run) => run.index), x: shown.map((run) => mib(run, name)),
-        hovertemplate: "%{x:.4~g} MiB",
+      data: parts.map(([name, part], i) => ({
+        type: "bar", orientation: "h", name, marker: { color: PALETTE[i] },
+        y: shown.map((run) => run.index), x: shown.map((run) => part(run) / 2 ** 20), customdata: shown.map(categories),
+        hovertemplate: "%{x:.4~g} MiB<br><br>by category, before sharing:<br>%{customdata}",
       })),
       layout: {
         barmode: "stack", showlegend: true, legend: { orientation: "h", y: -70 / (120 + 22 * shown.length), yanchor: "top" },
@@ -289,8 +302,7 @@ const MEMORY = {
         yaxis: { type: "category", tickmode: "array", tickvals: shown.map((run) => run.index),
                  ticktext: shown.map((run) => clipped(run.name)) },
       },
-      note: "Tensors that are never in use together share memory, so that less is allocated than the sum." +
-            (runs.length > MOST_BARS ? ` The first ${MOST_BARS} of ${runs.length} shown runs.` : ""),
+      note: runs.length > MOST_BARS ? `The first ${MOST_BARS} of ${runs.length} shown runs.` : "",
     };
   },
 };

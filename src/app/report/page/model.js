@@ -60,7 +60,8 @@ function durationText(seconds) {
   return (seconds / 3600).toFixed(1) + " h";
 }
 
-// The y of a run's clock at the end of step x, on straight lines between its points; step -1 ends at 0 s.
+// The y of a run's clock, or of its tokens, at the end of step x, on straight lines between the points; step -1 ends
+// at 0.
 function interpolate(curve, x) {
   const xs = curve.x, ys = curve.y;
   if (xs.length === 0) return null;
@@ -84,13 +85,13 @@ const AXES = {
 // What turns a step of the run into a value of the axis; null where the run does not tell. Train records are of
 // the end of their step, `done` 1; evaluations of its beginning, 0.
 function axisOf(run, axis, done) {
-  const perStep = run.tokensPerStep;
   if (axis === "step") return (step) => step;
-  if (axis === "time") return run.clock.x.length ? (step) => interpolate(run.clock, step - 1 + done) : null;
-  if (!known(perStep)) return null;
-  if (axis === "tokens") return (step) => (step + done) * perStep;
+  const curve = axis === "time" ? run.clock : run.tokens;
+  if (curve.x.length === 0) return null;
+  const place = (step) => interpolate(curve, step - 1 + done);
+  if (axis !== "flops") return place;
   const flops = run.facts && run.facts.flops_per_token;
-  return known(flops) ? (step) => (step + done) * perStep * flops : null;
+  return known(flops) ? (step) => place(step) * flops : null;
 }
 
 // A moving mean in which each value weighs `keep` times its successor, without bias towards its start.
@@ -104,10 +105,33 @@ function smoothed(values, keep) {
   });
 }
 
+// The full learning rate of Muon's matrices; null where it is not known.
+function matrixRate(run) {
+  const rate = run.facts && run.facts.learning_rates && run.facts.learning_rates.matrices;
+  return known(rate) ? rate : null;
+}
+
 // Nats per token of a training text as bits per byte; null where its bytes are not known.
 function bitsPerByte(run) {
   const bytes = run.facts && run.facts.bytes_per_token;
   return known(bytes) && bytes > 0 ? 1 / (Math.LN2 * bytes) : null;
+}
+
+// Round numbers from low to high: 1, 2 and 5 times powers of ten, or equal steps of such a size.
+function roundTicks(low, high) {
+  const round = (at) => Number(at.toPrecision(12));
+  if (low > 0 && high >= 20 * low) {
+    const ticks = [];
+    for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; ++power)
+      ticks.push(...[1, 2, 5].map((digit) => round(digit * 10 ** power)));
+    return ticks.filter((at) => at >= low && at <= high);
+  }
+  if (!(high > low)) return [low];
+  const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((size) => rough / power <= size * 1.5);
+  const ticks = [];
+  for (let at = Math.ceil(low / step - 1e-9); at * step <= high * (1 + 1e-12); ++at) ticks.push(round(at * step));
+  return ticks;
 }
 
 const numeric = (texts) => texts.every((text) => text !== "" && Number.isFinite(Number(text)));
@@ -140,6 +164,16 @@ function pointsOf(runs) {
 function comparedOptions(runs) {
   const asides = new Set(["seed", ...runs.flatMap((run) => run.asides)]);
   return differingOptions(runs).filter((name) => !asides.has(name));
+}
+// Options in which runs differ: those that are compared first, and together what has equal values (--depth and
+// --n-layer).
+function optionsToShow(runs) {
+  const alike = new Map();
+  for (const name of new Set([...comparedOptions(runs), ...differingOptions(runs)])) {
+    const values = JSON.stringify(runs.map((run) => run.options[name]));
+    alike.set(values, [...(alike.get(values) || []), name]);
+  }
+  return [...alike.values()];
 }
 function axesOf(runs) {
   const together = new Map(), points = pointsOf(runs);
@@ -184,6 +218,14 @@ function bestOf(runs, key) {
       if (known(y) && (best === null || y < best.y)) best = { run, step: run.series[key].x[i], y };
     });
   return best;
+}
+
+// Runs by their lowest held-out value, so that the best comes first; at last those that have none, or other data.
+function bestFirst(runs) {
+  const key = runs.some((run) => run.series.val_bpb) ? "val_bpb" : "val_loss", same = alike(runs);
+  const lowest = new Map(runs.map((run) =>
+    [run, same.includes(run) && run.series[key] ? Math.min(...run.series[key].y.filter(known)) : Infinity]));
+  return [...runs].sort((a, b) => (lowest.get(a) === lowest.get(b) ? a.index - b.index : lowest.get(a) - lowest.get(b)));
 }
 
 // The mean of curves at the steps that all of them have.

@@ -5,13 +5,23 @@ const seedMean = ({ seeds, steps }) =>
   (seeds.length > 1 && seeds.every((run) => known(score(run)) && run.steps === steps) ? mean(seeds.map(score)) : null);
 const scoreName = () => (runs.some((run) => known(run.valBpb)) ? "held-out bits/byte" : "held-out loss");
 
-// Of the shown runs those with a score, on the same held-out data, that have come to the same step: to the one to
-// which most have.
+// The run's held-out values, by step.
+function scoresOf(run) {
+  const { x, y } = run.series[known(run.valBpb) ? "val_bpb" : "val_loss"] || { x: [run.steps], y: [score(run)] };
+  return new Map(x.map((step, i) => [step, y[i]]).filter(([, value]) => known(value)));
+}
+
+// The shown runs that have the same held-out data, and their scores at one step: the last that three quarters of them
+// have reached. So a halved sweep is compared where all of its trials still ran, winners and losers.
 function comparable(view) {
   const scored = view.runs.filter((run) => known(score(run))), same = alike(scored);
-  const steps = mostCommon(same.map((run) => run.steps));
+  const scores = new Map(same.map((run) => [run, scoresOf(run)])), reached = new Map();
+  for (const values of scores.values())
+    for (const step of values.keys()) reached.set(step, (reached.get(step) || 0) + 1);
+  const enough = Math.min(0.75 * same.length, Math.max(...reached.values()));
+  const steps = Math.max(0, ...[...reached].filter(([, count]) => count >= enough).map(([step]) => step));
   return { steps, of: scored.length, others: scored.length - same.length,
-           runs: same.filter((run) => run.steps === steps) };
+           runs: same.filter((run) => scores.get(run).has(steps)), score: (run) => scores.get(run).get(steps) };
 }
 
 // The values of an axis in these runs: at most `most` groups, of equal values or, of many numbers, of
@@ -28,7 +38,8 @@ function grouped(list, axis, most) {
   const group = (text) => Math.floor(distinct.indexOf(text) * most / distinct.length);
   const labels = Array.from({ length: most }, (_, i) => {
     const inside = distinct.filter((text) => group(text) === i);
-    return `${digits(Number(inside[0]), 3)} \u2013 ${digits(Number(inside[inside.length - 1]), 3)}`;
+    const [first, last] = [inside[0], inside[inside.length - 1]].map((text) => digits(Number(text), 3));
+    return first === last ? first : `${first} \u2013 ${last}`;
   });
   return { labels, of: texts.map(group) };
 }
@@ -36,7 +47,7 @@ function grouped(list, axis, most) {
 // The share of the scores' variance that lies between groups of the axis' values (omega squared: what as
 // many groups of chance would explain is taken off). Null: it cannot be told, as there are not two runs for each
 // group, or so few that a mean and one number for each axis would fit them all.
-function importance(list, axis) {
+function importance({ runs: list, score }, axis) {
   const groups = grouped(list, axis, Math.max(2, Math.min(5, Math.floor(list.length / 2))));
   if (!groups || groups.labels.length < 2 || list.length < 2 * groups.labels.length) return null;
   const axes = sweptAxes().length;
@@ -57,9 +68,10 @@ const sweptAxes = () => axesOf(runs);
 
 const othersNote = (count) => (count > 0 ? ` Left out, as their held-out data are others: ${counted(count, "run")}.` : "");
 const comparedNote = ({ runs: list, of, others, steps }) =>
-  `${list.length === of ? "All" : `The ${list.length} of`} ${of} shown runs with held-out data` +
-  `${list.length === of ? "" : " that"} have come to step ${steps}.${othersNote(others)}`;
+  `Held-out values at step ${steps}, which ${list.length === of ? "all" : `${list.length} of the`} ${of} shown runs ` +
+  `with held-out data have reached.${othersNote(others)}`;
 
+const MOST_TICKS = 6;  // of an axis that has a tick for each value
 const PARALLEL = {
   id: "parallel", title: "A line for each run; drag along an axis to choose", wide: true,
   build: (view) => {
@@ -72,16 +84,16 @@ const PARALLEL = {
         return { label, values: texts.map((text) => distinct.indexOf(text)), range: [-0.2, distinct.length - 0.8],
                  tickvals: distinct.map((_, i) => i), ticktext: distinct.map(plain) };
       }
-      const low = Math.min(...values), high = Math.max(...values);
-      if (low <= 0 || high < 20 * low) return { label, values };
-      const ticks = [0, 1, 2, 3, 4].map((i) => Math.log10(low) + i * Math.log10(high / low) / 4);
-      return { label, values: values.map(Math.log10), tickvals: ticks,
-               ticktext: ticks.map((at) => digits(10 ** at, 3)) };
+      const low = Math.min(...values), high = Math.max(...values), distinct = [...new Set(values)];
+      const ticks = distinct.length <= MOST_TICKS ? distinct : roundTicks(low, high);
+      const place = low > 0 && high >= 20 * low ? Math.log10 : (value) => value;
+      return { label, values: values.map(place), tickvals: ticks.map(place), ticktext: ticks.map(String) };
     };
     const dimensions = sweptAxes().map((each) => axis(plain(each.name), list.map(each.value)));
     const scores = list.map(score), steps = list.map((run) => String(run.steps));
     if (new Set(steps).size > 1) dimensions.push(axis("steps", steps));
-    dimensions.push({ label: scoreName(), values: scores });
+    const ticks = roundTicks(Math.min(...scores), Math.max(...scores));
+    dimensions.push({ label: scoreName(), values: scores, tickvals: ticks, ticktext: ticks.map(String) });
     const narrow = window.innerWidth < 600;
     return {
       data: [{ type: "parcoords", dimensions, labelangle: narrow ? -45 : dimensions.length > 5 ? -20 : 0,
@@ -96,7 +108,7 @@ const IMPORTANCE = {
   id: "importance", title: "What an option alone explains of the differences", isWanted: () => true,
   build: (view) => {
     const compared = comparable(view);
-    const shares = sweptAxes().map((axis) => [axis.name, importance(compared.runs, axis)]);
+    const shares = sweptAxes().map((axis) => [axis.name, importance(compared, axis)]);
     const bars = shares.filter(([, share]) => share !== null).sort((a, b) => a[1] - b[1]);
     const few = shares.filter(([, share]) => share === null).map(([name]) => name);
     const fewText = few.length === 0 ? "" : ` Not identifiable, as these runs are too few: ${few.join("; ")}.`;
@@ -121,7 +133,7 @@ const HEAT = {
     const columns = grouped(compared.runs, across, 6), rows = grouped(compared.runs, up, 6);
     if (compared.runs.length < 2 || !columns || !rows) return null;
     const cells = rows.labels.map((_, row) => columns.labels.map((_, column) =>
-      compared.runs.filter((_, i) => columns.of[i] === column && rows.of[i] === row).map(score)));
+      compared.runs.filter((_, i) => columns.of[i] === column && rows.of[i] === row).map(compared.score)));
     const z = cells.map((row) => row.map((some) => (some.length ? mean(some) : null)));
     return {
       data: [{ type: "heatmap", x: columns.labels.map(plain), y: rows.labels.map(plain), z,
@@ -159,7 +171,7 @@ function addOptions() {
   const axes = sweptAxes();
   if (document.getElementById("options")) return fillHeatChoice();
   if (axes.length === 0 || runs.filter((run) => known(score(run))).length < LEAST_RUNS) return;
-  const compared = comparable(view()).runs;
+  const compared = comparable(view());
   const by = new Map(axes.map((axis) => [axis, importance(compared, axis) ?? -1]));
   const order = axes.sort((a, b) => by.get(b) - by.get(a)).map((axis) => axis.name);
   state.heat = [order[0], order[1] ?? order[0]];

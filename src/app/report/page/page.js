@@ -110,6 +110,7 @@ function draw(figure) {
   }
   figure.plot.style.minHeight = "";
   const layout = merged(themeLayout(), { height: figure.plot.clientHeight, ...built.layout });
+  if (document.documentElement.classList.contains("paper")) layout.width = figure.plot.clientWidth;
   // What a reader has zoomed into stays while data come, until the axes are others.
   if (live) layout.uirevision = [state.axis, state.logX, state.logY].join();
   Plotly.react(figure.plot, built.data, layout,
@@ -124,7 +125,7 @@ function redraw() {
   }
 }
 
-// The table of runs: what came of each, and the options in which they differ.
+// The table of runs: held-out values, the options in which they differ, what else came of each.
 
 const RESULTS = [
   ["steps", (run) => run.steps, whole],
@@ -145,14 +146,17 @@ function columns() {
   const optional = new Set(["skipped", "alarms", "clipped", "parameters", "MFU %", "held-out loss", "held-out bits/byte",
                             "mean of seeds"]);
   const told = RESULTS.filter(([name, value]) => !optional.has(name) || runs.some((run) => value(run)));
-  const options = differingOptions(runs).map((name) => ["--" + name, (run) => run.options[name], null]);
-  return [["run", (run) => run.name, null], ...told, ...options];
+  const options = optionsToShow(runs).map((names) =>
+    [names.map((name) => "--" + name).join(", "), (run) => run.options[names[0]], null]);
+  const isHeldOut = ([name]) => name.startsWith("held-out");
+  return [["run", (run) => run.name, null], ...told.filter(isHeldOut), ...options,
+          ...told.filter((column) => !isHeldOut(column))];
 }
 
 function ordered(table) {
   const { column, descending } = state.sort;
   const found = table.find(([name]) => name === column);
-  if (!found) return runs;
+  if (!found) return live ? runs : bestFirst(runs);
   const numeric = (value) => (known(value) ? value : value === "" || value === undefined || value === null ? NaN : Number(value));
   const order = (a, b) => {
     const [left, right] = [found[1](a), found[1](b)];
@@ -304,6 +308,8 @@ function facts(run) {
     ["directory", run.directory], ["version", told.version], ["tokenizer", told.tokenizer],
     ["held-out data", run.heldOut],
     ["parameters", known(told.parameters) && whole(told.parameters)],
+    ["learning rates", told.learning_rates && Object.entries(told.learning_rates)
+      .map(([group, rate]) => `${group} ${digits(rate, 3)}`).join(", ")],
     ["tokens per step", known(run.tokensPerStep) && whole(run.tokensPerStep)],
     ["devices", known(told.world) && `${told.world} (${told.backend || "host"}), ${told.dtype}`],
     ["FLOPs per token", known(told.flops_per_token) && short(told.flops_per_token)],
@@ -419,7 +425,8 @@ function addPage() {
   ]);
   addCharts(section("updates", "Updates"), [UPDATES, LAYERS]);
   addCharts(section("schedules", "Schedules"), [
-    seriesChart("rate", "lr_multiplier", "Learning rate, as a multiple of its full value", { axis: "multiplier" }),
+    seriesChart("muon-rate", "lr_multiplier", "Learning rate of the matrices", { axis: "learning rate", scale: matrixRate }),
+    seriesChart("rate", "lr_multiplier", "Multiplier of all learning rates", { axis: "multiplier" }),
     seriesChart("momentum", "muon_momentum", "Muon's momentum", { axis: "momentum" }),
     seriesChart("decay", "muon_weight_decay", "Muon's weight decay", { axis: "weight decay" }),
   ]);
@@ -467,6 +474,20 @@ function addTheme() {
     apply();
   });
   system.addEventListener("change", apply);
+  // Paper is light, as wide as style.css says, and has all charts at once.
+  const root = document.documentElement;
+  window.addEventListener("beforeprint", () => {
+    root.dataset.theme = "light";
+    root.classList.add("paper");
+    for (const figure of figures) {
+      figure.stale = true;
+      draw(figure);
+    }
+  });
+  window.addEventListener("afterprint", () => {
+    root.classList.remove("paper");
+    apply();
+  });
   apply();
 }
 
