@@ -74,10 +74,10 @@ class Decompressed : public ByteSource {
   void use(std::size_t bytes) { used_ += bytes; }
   // Refuses what grows as no text does, before it fills the memory that its frame asks for.
   void count_output(std::size_t bytes) {
-    constexpr std::int64_t kMostTimes = 1000, kEnough = 128 << 20;
+    constexpr std::int64_t kMaxGrowth = 1000, kEnough = 128 << 20;
     output_ += static_cast<std::int64_t>(bytes);
-    if (output_ > kEnough && output_ / kMostTimes > bytes_taken())
-      fail(concat("grows more than ", kMostTimes, " times as it is decompressed: no text does"));
+    if (output_ > kEnough && output_ / kMaxGrowth > bytes_taken())
+      fail(concat("grows more than ", kMaxGrowth, " times as it is decompressed: no text does"));
   }
 
  private:

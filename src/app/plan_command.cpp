@@ -40,7 +40,10 @@ ExpectedTime predicted_time(const RunConfig& config, const GpuRates& rates) {
 int run_command(const PlanOptions& options) {
   const bool json = options.format == ReportFormat::kJson;
   const auto print = [&](const std::string& text) {
-    json ? static_cast<void>(std::fputs(text.c_str(), stdout)) : say(stdout, text);
+    if (json)
+      fmt::print("{}", text);
+    else
+      say(stdout, text);
   };
   if (options.kind == PlanKind::kLargest) {
     const LargestModels found =

@@ -43,11 +43,12 @@ struct Flag {
   const char* help;
 };
 
-// The model of --init-from, and its tokenizer, but for what is given otherwise. Whether there is
-// one.
+// Takes the model and the tokenizer of --init-from, except for options that are given. Returns
+// whether there is one.
 bool take_initial_model(const Parser& parser, TrainOptions& train) {
   if (train.run.init_from.empty()) return false;
-  const Checkpoint checkpoint(train.run.init_from, {.weights_only = true});
+  // Verified where its weights are loaded (open_init_from).
+  const Checkpoint checkpoint(train.run.init_from, {.weights_only = true, .verify = false});
   if (!parser.is_given("tokenizer"))
     if (const auto tokenizer = find_run_tokenizer(checkpoint); !tokenizer.empty())
       train.data.tokenizer = tokenizer.string();
@@ -82,7 +83,8 @@ void choose_sizes(Parser& parser, TrainOptions& train, const TakeValues& take = 
   train.run.sizes = CpuSizes::kQuick;
 }
 
-// Of the run that goes on, what resolve() keeps where it goes with what is asked for now.
+// Records the resumed run's batch, which resolve() keeps where the options allow it. Throws
+// InputError for another row length.
 void take_before(const Parser& parser, const TrainOptions& was, const std::filesystem::path& file,
                  TrainOptions& train) {
   const auto length = &model::GptConfig::seq_len;

@@ -25,7 +25,7 @@ struct Group {
   fs::path directory;
 };
 
-// What a mount point shows: a hierarchy of groups from group `top` on.
+// A mount point, which shows a hierarchy of groups from group `top` on.
 struct Mount {
   std::string top, point;
 };
@@ -65,7 +65,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-// Where version 1's hierarchy of `controller` is mounted; version 2's, if that is empty.
+// The mounts of version 1's hierarchy of `controller`; of version 2's, if that is empty.
 std::vector<Mount> mounts_of(std::string_view controller, const fs::path& root) {
   std::vector<Mount> out;
   std::ifstream in(root / "proc/self/mountinfo");
@@ -162,7 +162,7 @@ AvailableMemory available_memory(int processes, int threads, const fs::path& roo
   struct Files {
     const char *limit, *used, *reclaimable;
   };
-  // Of memory.high: decision throttling-is-a-limit.
+  // memory.high counts, too: decision throttling-is-a-limit.
   constexpr std::array kFiles = {
       Files{"memory.max", "memory.current", "inactive_file "},
       Files{"memory.high", "memory.current", "inactive_file "},

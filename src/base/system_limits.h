@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-// What the system lets this process have, by the files of /proc and of control groups (cgroups(7),
+// The limits of this process, read from the files of /proc and of control groups (cgroups(7),
 // versions 1 and 2). A limit holds for a group and all below it, so that the tightest of this
 // process' group and its ancestors counts. `root` is where the files are looked for (tests).
 namespace muo {

@@ -18,8 +18,8 @@ inline bool is_utf8(std::string_view text) { return utf8_prefix(text) == text.si
 // Bytes at the end of `text` that begin a well-formed character and lack the rest of it: 0 to 3.
 std::size_t utf8_cut_off(std::string_view text);
 
-// "UTF-16" or "UTF-32" where `text` begins with the mark of its byte order, else empty; and what a
-// user is told to do with such text.
+// "UTF-16" or "UTF-32" where `text` begins with the mark of its byte order, else empty; and the
+// advice for such text.
 std::string_view other_encoding(std::string_view text);
 std::string conversion_advice(std::string_view encoding);
 

@@ -130,7 +130,7 @@ TEST_F(ChangedBatch, WhatWasAutomaticGivesWay) {
   EXPECT_THAT(config("total"), HasSubstr("\ntotal-batch-size = 128\n"));
   EXPECT_EQ(metrics("total", "train").back()["tokens"], 128 + 128 + 96 + 128);
 
-  // What was given does not: another one has to be given.
+  // A given total does not give way: the user has to give another one.
   train("given", "--total-batch-size 128 --devices 2 --num-iterations 1");
   const Outcome refused = run_program(command("given", run + "2 --devices 3"));
   EXPECT_EQ(refused.code, 2);

@@ -13,7 +13,7 @@
 #include "support/sanitized.h"
 #include "system/training_run.h"
 
-// What runs do under limits of the system: of control groups, of the process, of threads.
+// Runs under limits of control groups, of the process and of threads.
 namespace muo {
 namespace {
 

@@ -47,7 +47,7 @@ class Resume : public Training {
   }
 };
 
-// What was given as relative paths is found from any folder, by a run, a sweep and an evaluation.
+// A resumed run, a sweep and an evaluation find relative paths from any folder.
 TEST_F(Resume, WorksFromAnotherFolder) {
   fs::create_directory(path("there"));
   fs::rename(text_, path("there/text.txt"));

@@ -217,7 +217,7 @@ TEST_F(Tokenize, TakesFilesOfAnyName) {
   EXPECT_EQ(source[1]["file"], folder + "/\xE4\xB8\xAD.txt");
 }
 
-// What pyarrow does, of files that hold a row group in each line and end with a footer.
+// Stands in for pyarrow, with files that hold a row group in each line and end with a footer.
 constexpr const char* kParquet = R"py(
 import json, types, pyarrow
 class ParquetFile:
@@ -257,7 +257,7 @@ TEST_F(Tokenize, TakesNoPartOfParquetFilesForAllOfThem) {
     EXPECT_THAT(outcome.err, HasSubstr("read_parquet.py: ")) << bad;
     EXPECT_FALSE(manifest("part")["complete"]) << bad;
   }
-  // Of all files the footers are read first.
+  // The footers of all files are read first.
   EXPECT_EQ(test::run_command(read("good cut")).out, "read_parquet.py: cut: no footer\n");
   EXPECT_EQ(test::run_command(read("good damaged")).out,
             "{\"text\": \"a\"}\n{\"text\": \"b\"}\n{\"text\": \"\u00e9\"}\n{\"text\": \"a\"}\n"

@@ -361,7 +361,7 @@ TEST_F(Training, ImpossibleRunsAreRefusedBeforeAnyWork) {
   refused("--resume " + path("nowhere").string(), "nowhere");
 }
 
-// What plan can lay out, train can run: each combination of extras, in shapes whose memory is
+// `train` runs whatever `plan` can lay out: each combination of extras, in shapes whose memory is
 // planned differently.
 TEST_F(Training, EveryCombinationOfExtrasTrainsAStep) {
   test::Drawn drawn(8);

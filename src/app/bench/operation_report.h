@@ -10,9 +10,9 @@
 
 namespace muo::app {
 
-// What operations of one device of a host are compared with, while all devices work: large matrix
-// products and copies from memory. Operations in caches may be faster. The rate of the run's dtype
-// is the device's share of `peak`; the others are measured, each for at least `seconds`.
+// The rates with which operations of one host device are compared: large matrix products and copies
+// from memory, while all devices work. Operations in caches may be faster. The rate of the run's
+// dtype is the device's share of `peak`; the others are measured, each for at least `seconds`.
 struct ReferenceRates {
   double fp32 = 0;   // FLOP/s of matrix products
   double bf16 = 0;   // likewise; 0 in a run in fp32

@@ -32,7 +32,7 @@ constexpr std::array kLaunchers = {
               "SLURM_JOB_ID"},
 };
 
-constexpr int kMostPort = 65534;
+constexpr int kMaxPort = 65534;
 
 class Reader {
  public:
@@ -116,9 +116,9 @@ std::optional<Launch> find_launch(const Environment& environment) {
     if (out.address.starts_with('[') && out.address.ends_with(']'))  // of IPv6, as URLs have it
       out.address = out.address.substr(1, out.address.size() - 2);
     out.port = read.number("MASTER_PORT");
-    if (out.port && (*out.port < 1 || *out.port > kMostPort))
+    if (out.port && (*out.port < 1 || *out.port > kMaxPort))
       throw InputError(concat("MASTER_PORT=", *out.port, ": processes meet at the port above it: ",
-                              "give 1 to ", kMostPort, ", or --store-port"));
+                              "give 1 to ", kMaxPort, ", or --store-port"));
     if (out.address.empty() && out.processes_here == out.processes) out.address = "127.0.0.1";
     if (out.address.empty() && slurm) out.address = first_host(read.text("SLURM_STEP_NODELIST"));
     out.token = concat(read.text("MUO_STORE_TOKEN"), read.text(names.token),

@@ -61,9 +61,8 @@ struct BatchOptions {
   std::optional<std::int64_t> iterations = {};     // else target_flops, else the ratio
   std::optional<double> target_flops = {};
   double target_param_data_ratio = 12;
-  // Of the run that goes on; no options. Its rows of so many ranks are kept by as many, if they
-  // divide the step; the tokens of a step, if they were automatic, where rows and ranks divide
-  // them.
+  // The batch of the resumed run; no options. As many ranks as before keep their rows if these
+  // divide the step. An automatic total is kept if rows and ranks divide it.
   struct Before {
     std::int64_t world = 0;
     std::optional<std::int64_t> device_rows = {}, total_tokens = {};
@@ -120,7 +119,7 @@ struct SaveOptions {
   OnSaveError on_error = OnSaveError::kStop;
 };
 
-// Where a run on a CPU without a configuration has its sizes from.
+// The source of the sizes of a run on a CPU that has no configuration.
 enum class CpuSizes { kNotChosen, kQuick, kLaws };
 inline constexpr const char* kQuickSizes =
     "sizes and rates: those of configs/quick.toml, for a CPU; --depth N follows nanochat's laws";

@@ -73,9 +73,10 @@ std::string_view described_gpu_name(std::string_view text) {
     std::string_view number = gpu.name;
     if (number.starts_with("rtx")) number.remove_prefix(3);
     const double gib = static_cast<double>(gpu.memory) / static_cast<double>(kGiB);
-    bool is_named = false;
+    const auto is_name = [&](const std::string& word) {
+      return word == gpu.name || word == number;
+    };
     const auto is_its = [&](const std::string& word) {
-      is_named = is_named || word == gpu.name || word == number;
       constexpr std::array<std::string_view, 8> kMore = {"nvidia", "geforce", "rtx",  "gpu",
                                                          "sxm",    "sxm4",    "sxm5", "sxm6"};
       int size = 0;
@@ -83,10 +84,10 @@ std::string_view described_gpu_name(std::string_view text) {
       const auto [unit, error] = std::from_chars(word.data(), end, size);
       const bool is_memory = error == std::errc() && std::string_view(unit, end) == "gb" &&
                              size >= gib && size <= 1.1 * gib;
-      return word == gpu.name || word == number || is_memory || word.starts_with("hbm") ||
+      return is_name(word) || is_memory || word.starts_with("hbm") ||
              std::ranges::find(kMore, word) != kMore.end();
     };
-    if (std::ranges::all_of(words, is_its) && is_named) return gpu.name;
+    if (std::ranges::any_of(words, is_name) && std::ranges::all_of(words, is_its)) return gpu.name;
   }
   return text;
 }

@@ -60,7 +60,7 @@ void set_iterations(RunConfig& run) {
       fmt::format("{}{} (--target-flops {:.3g})", kNote, iterations, *o.target_flops));
 }
 
-// Of the run's batch and steps.
+// Derives learning rates and schedules from the run's batch and steps.
 void set_hyper_parameters(RunConfig& run) {
   const TrainOptions& o = run.options;
   const std::int64_t tokens = run.tokens_per_step();

@@ -19,7 +19,7 @@ namespace muo::app {
 
 class Checkpoint;
 
-// What a run had trained when it wrote a checkpoint, from its start on.
+// How much a run had trained, from its start on, when it wrote a checkpoint.
 struct TrainedSoFar {
   std::int64_t steps = 0, rows = 0, tokens = 0;
 };

@@ -38,11 +38,11 @@ std::int64_t process_base(int world, bool stages_saves);
 // How far from process_base() processes were found, in bytes (docs/performance.md).
 inline constexpr std::int64_t kBaseSpread = std::int64_t{10} << 20;
 
-// What a process with `ranks` ranks on the host may have, where `group` says how many processes of
-// the run share it: available_memory() for the threads of such a run.
+// The memory that a process with `ranks` ranks may take on the host, which it shares with the other
+// processes of `group`: available_memory() for the threads of such a run.
 AvailableMemory process_memory(const GroupOptions& group, int ranks);
-// What of so many bytes is for planned tensors and the staging memory of saves: all but
-// process_base() and kBaseSpread.
+// The part of so many bytes that is left for planned tensors and the staging memory of saves: all
+// but process_base() and kBaseSpread.
 std::int64_t tensor_bytes(std::int64_t bytes, int ranks, bool stages_saves);
 
 // Gives the system back what preparing a run left free in the heap. With `give_back`, from now on

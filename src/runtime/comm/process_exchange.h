@@ -35,7 +35,7 @@ class ProcessExchange {
 // One per process, ever.
 std::unique_ptr<ProcessExchange> make_mpi_exchange(int process, int processes);
 
-// Whether this build can exchange by MPI here, and if not what to do.
+// Says whether this build can exchange by MPI here, and if it cannot, what to do.
 std::string describe_mpi();
 
 }  // namespace muo

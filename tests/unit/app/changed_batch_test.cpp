@@ -14,7 +14,7 @@
 #include "support/command_line.h"
 #include "support/files.h"
 
-// What a run that goes on makes of a batch that it had, and of one that it gets.
+// The batch of a resumed run: kept, derived anew, or refused.
 namespace muo::app {
 namespace {
 

@@ -25,7 +25,7 @@ class SystemLimits : public testing::Test {
     test::write_file(root() / name, contents);
   }
   void group_is(const std::string& lines) const { file("proc/self/cgroup", lines); }
-  // Of version 2, in MiB; a limit below 0 is none.
+  // A group of version 2, with its memory in MiB; a negative limit means that there is none.
   void memory_of(const std::string& directory, int limit, int used, int reclaimable = 0) const {
     file(directory + "/memory.max", limit < 0 ? "max\n" : std::to_string(limit * kMiB) + "\n");
     file(directory + "/memory.current", std::to_string(used * kMiB) + "\n");
@@ -132,7 +132,7 @@ TEST_F(SystemLimits, OfAContainerWithTheHostsPathAreBelowItsMount) {
   expect_memory(100, "limit of the cgroup /");
 }
 
-// Of the mounts that /proc names none is there, as another was mounted on them.
+// None of the mounts that /proc names is there, as another one was mounted on them.
 TEST_F(SystemLimits, AreFoundAtTheUsualPlaceWhereMountsAreHidden) {
   file("proc/self/mountinfo", "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
   group_is("0::/job\n");

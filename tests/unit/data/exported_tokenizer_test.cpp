@@ -1,4 +1,4 @@
-// What exported models have as their tokenizer.json.
+// The tokenizer.json of exported models.
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
