@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/shell_word.h"
 #include "base/strict_json.h"
 #include "base/threads.h"
 #include "data/byte_source.h"
@@ -34,8 +35,36 @@ bool read_more(ByteSource& source, std::size_t piece, std::string& text) {
   return got == piece;
 }
 
+// The first line that is not blank; only its start if it has more than `most_bytes`.
+std::string first_line(const fs::path& file, std::int64_t most_bytes) {
+  const std::unique_ptr<ByteSource> source = open_bytes(file);
+  constexpr std::size_t kPiece = 1 << 16;
+  std::string text;
+  for (;;) {
+    const bool more = read_more(*source, kPiece, text);
+    const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+    const std::size_t end = text.find('\n', begin);
+    if (end != std::string::npos || !more || std::ssize(text) > most_bytes)
+      return text.substr(begin, end - begin);
+  }
+}
+
 std::string name_of(const InputFile& file) {
   return file.path == "-" ? "standard input" : file.path.native();
+}
+
+// What to do about a document without the field of its text.
+std::string other_fields(const nlohmann::json& object) {
+  for (const char* const turns : {"messages", "conversations"})
+    if (const auto found = object.find(turns); found != object.end() && found->is_array())
+      return concat("'", turns, "' is a conversation, and text is what is trained on: pipe the ",
+                    "file through jq -c '{text: [.", turns, "[] | .content // .value] | ",
+                    "join(\"\\n\")}' into muograph tokenize -");
+  std::string names;
+  for (const auto& [name, value] : object.items())
+    if (value.is_string()) names += concat(names.empty() ? "" : ", ", "'", name, "'");
+  return names.empty() ? "--field names the one that holds the text"
+                       : concat("text is in ", names, ": choose by --field");
 }
 
 void cut_at(std::string_view separator, std::vector<std::string_view>& texts) {
@@ -131,25 +160,18 @@ void DocumentReader::add_text(DocumentBatch& batch) {
 
 void DocumentReader::open_lines() {
   const InputFile& file = files_[next_file_];
-  if (!file.named && !try_text_of_line(first_line(), options_.field))
-    return left_out_.add(concat("JSON without lines with a field '", options_.field, "'"));
+  if (!file.named) {
+    const std::string line = first_line(file.path, options_.most_bytes);
+    check_size({.is_json = true, .file = next_file_, .line = 1}, line.size());
+    if (!try_text_of_line(line, options_.field))
+      return left_out_.add(concat("JSON without lines with a field '", options_.field, "'"));
+  }
+  if (file.named && file.path != "-" && !options_.skip_bad_lines)
+    if (const std::string why = json_lines_objection(file.path); !why.empty())
+      throw InputError(concat(name_of(file), ' ', why));
   input_ = std::make_unique<Input>();
   input_->bytes = open_bytes(file.path);
   input_->file = next_file_;
-}
-
-// Of the next file, the first that is not blank.
-std::string DocumentReader::first_line() const {
-  const std::unique_ptr<ByteSource> source = open_bytes(files_[next_file_].path);
-  constexpr std::size_t kPiece = 1 << 16;
-  std::string text;
-  for (;;) {
-    const bool more = read_more(*source, kPiece, text);
-    const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-    const std::size_t end = text.find('\n', begin);
-    if (end != std::string::npos || !more) return text.substr(begin, end - begin);
-    check_size({.is_json = true, .file = next_file_, .line = 1}, text.size());
-  }
 }
 
 // The lines of the next `batch_bytes_`, or one longer line.
@@ -225,13 +247,34 @@ DocumentTexts DocumentReader::texts(std::span<const Document> documents, int thr
   return texts;
 }
 
+std::string json_lines_objection(const fs::path& file) {
+  constexpr std::size_t kLooked = 4096;
+  std::string head;
+  const bool is_all = !read_more(*open_bytes(file), kLooked, head);
+  const std::size_t begin = std::min(head.find_first_not_of(" \t\r\n"), head.size());
+  const std::size_t newline = head.find('\n', begin);
+  const std::string_view line = std::string_view(head).substr(begin, newline - begin);
+  const std::size_t last = line.find_last_not_of(" \t\r");
+  const bool is_array = line.starts_with('[');
+  const bool is_cut = (is_all || newline != std::string::npos) && line.starts_with('{') &&
+                      std::string_view("{[,:").find(line[last]) != std::string_view::npos;
+  if (!is_array && !is_cut) return {};
+  const std::string name = shell_word(file.native()), jq = is_array ? "jq -c '.[]'" : "jq -c .";
+  const std::string command =
+      !form_of(file).compressed
+          ? concat(jq, ' ', name)
+          : concat(file.extension() == ".zst" ? "zstdcat " : "zcat ", name, " | ", jq);
+  return concat("is ", is_array ? "an array of JSON" : "JSON of several lines each",
+                ", not JSON Lines (a document on each line); pipe it: ", command,
+                " | muograph tokenize -");
+}
+
 std::string text_of_line(std::string_view line, std::string_view field, const std::string& where) {
   const nlohmann::json object = parse_python_json(line, where);
   if (!object.is_object()) throw InputError(concat(where, ": not a JSON object"));
   const auto found = object.find(field);
   if (found == object.end())
-    throw InputError(
-        concat(where, ": no field '", field, "'; --field names the one that holds the text"));
+    throw InputError(concat(where, ": no field '", field, "'; ", other_fields(object)));
   if (!found->is_string()) throw InputError(concat(where, ": field '", field, "' is not a string"));
   return found->get<std::string>();
 }

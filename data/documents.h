@@ -80,7 +80,6 @@ class DocumentReader {
   void add_lines(DocumentBatch& batch);
   void add_text(DocumentBatch& batch);
   void open_lines();
-  [[nodiscard]] std::string first_line() const;
   void leave_out(const InputFile& file, const std::string& why, const std::string& advice);
   void check_size(const Document& document, std::size_t bytes) const;
 
@@ -92,6 +91,10 @@ class DocumentReader {
   std::int64_t bad_lines_ = 0;
   std::unique_ptr<Input> input_;  // of JSON Lines that are not at their end
 };
+
+// Why a file whose name is that of JSON Lines is not read by lines, and what to do: "is an array of
+// JSON, not JSON Lines; ..."; empty: it may be. Throws InputError for what cannot be read.
+std::string json_lines_objection(const std::filesystem::path& file);
 
 // The string in `field` of a line of JSON. Throws InputError that starts with `where` if there is
 // none.

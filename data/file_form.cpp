@@ -44,6 +44,25 @@ constexpr std::array<Foreign, 12> kForeign = {{
     {".tgz", "a tar archive", kUnpack},
 }};
 
+// Whether letters beyond ASCII seem to be single bytes. A few bytes that are not UTF-8 are damage,
+// not an encoding.
+bool is_eight_bit(std::string_view text) {
+  constexpr std::size_t kLooked = 1 << 20;
+  constexpr std::ptrdiff_t kMinBytes = 4;
+  text = text.substr(0, kLooked);
+  std::ptrdiff_t wrong = 0, right = 0;  // bytes that are not UTF-8; characters beyond ASCII
+  while (!text.empty()) {
+    const std::size_t good = utf8_prefix(text);
+    const std::string_view prefix = text.substr(0, good);
+    right += std::ranges::count_if(prefix, [](char c) { return (c & '\xC0') == '\xC0'; });
+    text.remove_prefix(good);
+    if (text.size() == utf8_cut_off(text)) break;
+    ++wrong;
+    text.remove_prefix(1);
+  }
+  return wrong >= kMinBytes && wrong > right;
+}
+
 }  // namespace
 
 FileForm form_of(const fs::path& path) {
@@ -70,10 +89,14 @@ NotText find_not_text(std::string_view contents) {
   if (const std::string_view encoding = other_encoding(contents); !encoding.empty())
     return {.why = std::string(encoding), .advice = conversion_advice(encoding)};
   const std::size_t zero = contents.find('\0');
-  if (zero == std::string_view::npos) return {};
-  return {.why = "binary",
-          .advice = concat("there is a zero byte at offset ", zero,
-                           ": give text, as UTF-8 if it is UTF-16, or leave it out")};
+  if (zero != std::string_view::npos)
+    return {.why = "binary",
+            .advice = concat("there is a zero byte at offset ", zero,
+                             ": give text, as UTF-8 if it is UTF-16, or leave it out")};
+  if (!is_eight_bit(contents)) return {};
+  return {.why = "Latin-1 or the like",
+          .advice = concat("byte ", utf8_prefix(contents), " is the first that is not UTF-8: ",
+                           conversion_advice("WINDOWS-1252"), " (or what it is in)")};
 }
 
 std::int64_t LeftOut::count(const std::string& why) const {

@@ -57,6 +57,12 @@ class Walk {
       for (const auto& one : matches)
         add_named(one);
       if (!matches.empty()) return;
+      if (path.native().find("://") != std::string::npos)
+        throw InputError(concat(path.native(), ": is an address, and files are read: fetch it ",
+                                path.native().starts_with("hf://")
+                                    ? "(`hf download NAME --repo-type dataset --local-dir data`)"
+                                    : "(`curl -LO ADDRESS`)",
+                                " and give the file"));
       if (error == ENOENT || error == ENOTDIR)
         throw InputError(
             concat(path.empty() ? "an empty path: " : path.native() + ": ",

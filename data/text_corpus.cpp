@@ -17,6 +17,7 @@
 #include "base/system_limits.h"
 #include "base/threads.h"
 #include "data/concat_data.h"
+#include "data/documents.h"
 #include "data/file_form.h"
 #include "data/tokenizer.h"
 
@@ -94,6 +95,18 @@ std::string other_form(const FileForm& form) {
   return form.compressed ? "compressed" : "";
 }
 
+[[noreturn]] void refuse(const std::filesystem::path& file, const FileForm& form,
+                         const std::string& other) {
+  if (form.kind == FileForm::Kind::kForeign)
+    throw InputError(concat(file.native(), " is ", other, ", not text; ", form.advice));
+  if (form.kind == FileForm::Kind::kJsonLines)
+    if (const std::string why = json_lines_objection(file); !why.empty())
+      throw InputError(concat(file.native(), ' ', why, " --tokenizer byte --out shards"));
+  throw InputError(concat(file.native(), " is ", other,
+                          ", not text; make token shards of it: ", "muograph tokenize ",
+                          shell_word(file.native()), " --tokenizer byte --out shards"));
+}
+
 Slices read_documents(std::span<const InputFile> files, std::int64_t max_bytes, LeftOut& left_out) {
   Slices documents;
   std::int64_t total = 0;
@@ -101,12 +114,7 @@ Slices read_documents(std::span<const InputFile> files, std::int64_t max_bytes, 
     if (max_bytes > 0 && total >= max_bytes) break;
     const FileForm form = form_of(file.path);
     if (const std::string other = other_form(form); !other.empty()) {
-      if (file.named)
-        throw InputError(concat(file.path.native(), " is ", other, ", not text; ",
-                                form.kind == FileForm::Kind::kForeign
-                                    ? form.advice
-                                    : "make token shards of it: muograph tokenize FILE "
-                                      "--tokenizer byte --out DIR"));
+      if (file.named) refuse(file.path, form, other);
       left_out.add(other);
       continue;
     }
@@ -178,7 +186,7 @@ void require_room_for_tokens(std::int64_t text_bytes, const DataOptions& options
                           " of text in memory takes about ", readable(kBytesOfMemory * text_bytes),
                           ", ", readable(available.bytes), " are available", available.limit,
                           ": make token shards of it, which stay on the disk: muograph tokenize ",
-                          files, "--tokenizer ", shell_word(options.tokenizer), " --out DIR"));
+                          files, "--tokenizer ", shell_word(options.tokenizer), " --out shards"));
 }
 
 void tokenize(Slices& documents, const Tokenizer& tokenizer, std::int32_t bos) {

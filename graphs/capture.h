@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "runtime/device_group.h"
 #include "runtime/memory/arena.h"
 #include "runtime/memory/memory_plan.h"
@@ -30,10 +32,10 @@ MemoryPlan traced_plan(int rank, int world, const Make& make) {
 // kernels and choose algorithms and when peers connect, which no capture may hold. The first time
 // collectives are muted, since loading a kernel may wait for a GPU on which a peer's collective
 // waits for this rank. Every rank calls it, once all its memory is there: neither may an allocation
-// wait so.
+// wait so. `between` runs once in each process, between the two times.
 template <class State>
-void warm_up_and_capture(RankContext& rank, PlannedArena& arena, State& state,
-                         bool capture = true) {
+void warm_up_and_capture(RankContext& rank, PlannedArena& arena, State& state, bool capture = true,
+                         const std::function<void()>& between = {}) {
   if (!rank.compute.is_host()) {
     rank.barrier.arrive({}, "before the warm-up");
     rank.progress.enter("the warm-up");
@@ -41,7 +43,7 @@ void warm_up_and_capture(RankContext& rank, PlannedArena& arena, State& state,
     state.warm_up();
     rank.communicator.mute(false);
     rank.wait(rank.compute);
-    rank.barrier.arrive({}, "between the warm-up's passes");
+    rank.barrier.arrive(between, "between the warm-up's passes");
     state.warm_up();
     arena.zero(rank.compute);
     rank.wait(rank.compute);

@@ -17,6 +17,7 @@ MuonUpdate::MuonUpdate(const RankContext& rank, const BucketTensors& tensors,
                        Tensor scalars, Tensor found, std::int64_t base)
     : BucketUpdate(tensors, params, scalars),
       version_(*plan.version),
+      iteration_(first_steps(version_, plan.newton_schulz_steps)),
       rank_(rank.rank),
       found_(found),
       base_(base),
@@ -107,7 +108,7 @@ void MuonUpdate::add_iterations(const NewtonSchulzForm& form, Arena& arena) {
     iterations_.push_back({.members = std::move(members),
                            .newton_schulz = NewtonSchulz(
                                params_[bucket().units[first.first_unit].param].name, shape, dtype,
-                               in_place ? first.u : Tensor{}, version_.iteration, form, arena)});
+                               in_place ? first.u : Tensor{}, iteration_, form, arena)});
   }
 }
 

@@ -56,6 +56,7 @@ class MuonUpdate final : public BucketUpdate {
   void append_other_state(std::vector<StateEntry>& entries) const override;
 
   const OptimizerVersion& version_;
+  std::span<const Quintic> iteration_;
   int rank_;
   Tensor found_;
   std::int64_t base_;

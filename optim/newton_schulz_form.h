@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -26,9 +27,13 @@ std::span<const NewtonSchulzForm> newton_schulz_forms();
 // Throws InputError for an unknown name, with the known ones.
 const NewtonSchulzForm& newton_schulz_form(std::string_view name);
 
-// FLOPs of five steps for one matrix: 5 (4 n^2 m + 2 n^3) in the first form. Of a symmetric product
-// of which a triangle is computed, half counts.
+// Steps of an iteration, unless a run says otherwise, and the most that it may ask for.
+inline constexpr std::int64_t kNewtonSchulzSteps = 5, kMaxNewtonSchulzSteps = 12;
+
+// FLOPs of so many steps for one matrix: 4 n^2 m + 2 n^3 each in the first form. Of a symmetric
+// product of which a triangle is computed, half counts.
 double newton_schulz_flops(const Shape& shape,
-                           const NewtonSchulzForm& form = newton_schulz_forms().front());
+                           const NewtonSchulzForm& form = newton_schulz_forms().front(),
+                           std::int64_t steps = kNewtonSchulzSteps);
 
 }  // namespace muo::optim

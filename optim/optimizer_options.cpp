@@ -17,7 +17,6 @@ RateScales OptimizerOptions::scales(const RateScales& automatic) const {
 
 HyperParameters make_hyper_parameters(const OptimizerOptions& optimizer, const GuardOptions& guard,
                                       std::int64_t iterations, const RateScales& automatic) {
-  constexpr double kEps = 1e-10;
   constexpr double kSmearLr = 0.2;  // scaled by neither batch nor width
   const RateScales scales = optimizer.scales(automatic);
   const double embedding = optimizer.embedding_lr * scales.batch_lr * scales.width_lr;
@@ -34,21 +33,23 @@ HyperParameters make_hyper_parameters(const OptimizerOptions& optimizer, const G
   hyper.matrix_lr = optimizer.matrix_lr * scales.batch_lr;
   hyper.muon_weight_decay = optimizer.weight_decay * scales.weight_decay;
   const OptimizerVersion& version = optimizer_version(optimizer.version);
-  hyper.muon_beta2 = version.beta2;
-  hyper.muon_momentum_start = 0.85;
-  hyper.muon_momentum_peak = version.momentum_peak;
-  hyper.muon_momentum_end = version.momentum_end;
-  hyper.muon_momentum_ramp = version.momentum_ramp;
+  hyper.muon_beta2 = optimizer.muon_beta2.value_or(version.beta2);
+  hyper.muon_momentum_start = optimizer.momentum_start;
+  hyper.muon_momentum_peak = optimizer.momentum.value_or(version.momentum_peak);
+  hyper.muon_momentum_end = optimizer.momentum_end.value_or(version.momentum_end);
+  hyper.muon_momentum_ramp = optimizer.momentum_ramp.value_or(version.momentum_ramp);
+  hyper.muon_nesterov = optimizer.nesterov ? 1 : 0;
   if (version.decay == OptimizerVersion::Decay::kNone) hyper.muon_weight_decay = 0;
   hyper.linear_weight_decay = version.decay == OptimizerVersion::Decay::kLinear ? 1 : 0;
   const bool by_group = version.adam_by_group;
   const auto adam = [&](ParamRole role, double lr, double beta1, double beta2,
                         double weight_decay) {
-    hyper.adam[update_group(role).adam_group] = {.lr = lr,
-                                                 .beta1 = beta1,
-                                                 .beta2 = by_group ? beta2 : 0.95,
-                                                 .eps = kEps,
-                                                 .weight_decay = by_group ? weight_decay : 0.0};
+    hyper.adam[update_group(role).adam_group] = {
+        .lr = lr,
+        .beta1 = optimizer.adam_beta1.value_or(beta1),
+        .beta2 = optimizer.adam_beta2.value_or(by_group ? beta2 : 0.95),
+        .eps = optimizer.adam_eps,
+        .weight_decay = by_group ? weight_decay : 0.0};
   };
   adam(ParamRole::kUnembedding, optimizer.unembedding_lr * scales.batch_lr * scales.width_lr, 0.8,
        0.96, 0.01);

@@ -9,6 +9,7 @@
 
 #include "base/enum_names.h"
 #include "kernels/step_scalars.h"
+#include "optim/newton_schulz_form.h"
 #include "runtime/parameter.h"
 
 namespace muo::optim {
@@ -28,6 +29,15 @@ struct OptimizerOptions {
                         weight_decay_scale = {};  // empty: RateScales
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65, final_lr_frac = 0.05;
+  // Muon's momentum: linearly from `start` to `momentum` in `ramp` steps, then, in the warmdown, to
+  // `end`. Empty: as the version has it, as the betas are; AdamW's apply to all groups of weights.
+  double momentum_start = 0.85;
+  std::optional<double> momentum = {}, momentum_end = {};
+  std::optional<std::int64_t> momentum_ramp = {};
+  bool nesterov = true;
+  std::optional<double> muon_beta2 = {}, adam_beta1 = {}, adam_beta2 = {};
+  double adam_eps = 1e-10;
+  std::int64_t ns_steps = kNewtonSchulzSteps;
   std::string version = "head";         // an OptimizerVersion
   std::string newton_schulz = "plain";  // a NewtonSchulzForm
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <string>
 
+#include "base/check.h"
 #include "optim/find_named.h"
+#include "optim/newton_schulz_form.h"
 
 namespace muo::optim {
 namespace {
@@ -38,7 +40,22 @@ constexpr std::array kVersions = {
                      .adam_by_group = false},
 };
 
+// As many steps as a run may ask for.
+std::array<Quintic, kMaxNewtonSchulzSteps> lengthened(std::span<const Quintic> iteration) {
+  std::array<Quintic, kMaxNewtonSchulzSteps> out{};
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = iteration[std::min(i, iteration.size() - 1)];
+  return out;
+}
+
 }  // namespace
+
+std::span<const Quintic> first_steps(const OptimizerVersion& version, std::int64_t steps) {
+  MUO_CHECK(steps >= 1 && steps <= kMaxNewtonSchulzSteps, steps, " steps");
+  static const auto kPolar = lengthened(kPolarExpress), kFixed = lengthened(kFixedQuintic);
+  const auto& all = version.iteration.data() == kFixedQuintic.data() ? kFixed : kPolar;
+  return std::span(all).first(static_cast<std::size_t>(steps));
+}
 
 std::span<const OptimizerVersion> optimizer_versions() { return kVersions; }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -35,7 +36,7 @@ inline constexpr std::array<Quintic, 5> kFixedQuintic = {{
 // the iteration, and the constants that no option sets.
 struct OptimizerVersion {
   std::string_view name;               // of --optimizer-spec
-  std::span<const Quintic> iteration;  // an odd number of steps
+  std::span<const Quintic> iteration;  // later steps are as the last of these
   MuonNormalisation normalisation = {};
   bool unit_update = true;        // Muon+: the update to norm sqrt(min(R, C))
   bool factored_variance = true;  // NorMuon
@@ -45,6 +46,9 @@ struct OptimizerVersion {
   int momentum_ramp = 0;
   bool adam_by_group = true;  // AdamW's second beta and decay: one for all, or as update_groups.h
 };
+
+// The first steps of its iteration, which are kept for the life of the program.
+std::span<const Quintic> first_steps(const OptimizerVersion& version, std::int64_t steps);
 
 // HEAD of 2026-07 (the default), 2026-01 and 2025-10.
 std::span<const OptimizerVersion> optimizer_versions();

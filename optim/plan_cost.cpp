@@ -124,7 +124,8 @@ PlanCost plan_cost(const ShardingPlan& plan, std::span<const ParamSpec> params) 
     for (const Unit& unit : bucket.units) {
       covered += unit.end - unit.begin;
       if (bucket.rule == UpdateRule::kMuon)
-        needed += newton_schulz_flops(params[unit.param].shape, *plan.newton_schulz);
+        needed += newton_schulz_flops(params[unit.param].shape, *plan.newton_schulz,
+                                      plan.newton_schulz_steps);
     }
     cost.padding_elements += bucket.full_elements() - covered;
     for (std::size_t r = 0; r < world; ++r) {

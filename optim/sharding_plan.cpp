@@ -27,24 +27,24 @@ std::vector<Bucket> balanced(Params params, int world, const NewtonSchulzForm& f
   return strategies::balanced(params, world, form);
 }
 constexpr std::array kEntries = {
-    Entry{{"balanced", "owners of equal work, a few layers a bucket"}, balanced},
+    Entry{{"balanced", "owners of equal work, a few layers per bucket"}, balanced},
     Entry{{"ddp", "every rank updates everything", Shard::kNone, Shard::kNone},
           whatever_form<strategies::ddp>},
-    Entry{{"allreduce_owner", "one matrix a rank, by size (K. Jordan)", Shard::kOptimizer,
+    Entry{{"allreduce_owner", "one matrix per rank, by size (K. Jordan)", Shard::kOptimizer,
            Shard::kOptimizer},
           whatever_form<strategies::allreduce_owner>},
-    Entry{{"block_cyclic", "one matrix a rank, by shape (nanochat 2025)"},
+    Entry{{"block_cyclic", "one matrix per rank, by shape (nanochat 2025)"},
           whatever_form<strategies::block_cyclic>},
-    Entry{{"stacked", "all of a shape in one bucket (nanochat)"},
+    Entry{{"stacked", "all matrices of a shape in one bucket (nanochat)"},
           whatever_form<strategies::stacked>},
-    Entry{{"layerwise", "whole layers, one a rank (Megatron)"},
+    Entry{{"layerwise", "whole layers, one per rank (Megatron)"},
           whatever_form<strategies::layerwise>},
-    Entry{{"ns_replicated", "state by elements (Moonlight)"},
+    Entry{{"ns_replicated", "state sharded by elements, compute replicated (Moonlight)"},
           whatever_form<strategies::ns_replicated>},
-    Entry{{"parallel", "gathered to owners of equal FLOPs (Motif)"}, strategies::parallel},
-    Entry{{"parallel_round_robin", "the same, owners in turn"},
+    Entry{{"parallel", "matrices gathered to owners of equal FLOPs (Motif)"}, strategies::parallel},
+    Entry{{"parallel_round_robin", "parallel, with owners in turn"},
           whatever_form<strategies::parallel_round_robin>},
-    Entry{{"all_to_all", "of a shape, exchanged whole (dion)"},
+    Entry{{"all_to_all", "matrices of a shape are exchanged whole (dion)"},
           whatever_form<strategies::all_to_all>},
 };
 

@@ -134,6 +134,7 @@ struct ShardingPlan {
   // What is computed, beside who computes it.
   const OptimizerVersion* version = &optimizer_versions().front();
   const NewtonSchulzForm* newton_schulz = &newton_schulz_forms().front();
+  std::int64_t newton_schulz_steps = kNewtonSchulzSteps;
   Gather gather = Gather::kSimple;  // publications come last, or first
   Shard shard = Shard::kOptimizer;
   std::int64_t micro_steps = 1;  // of a step

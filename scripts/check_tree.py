@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import full_phases
+import mutants
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = ("src/base", "src/runtime", "src/kernels", "src/app", "model", "optim", "graphs", "data",
@@ -38,7 +39,7 @@ OTHER_OPTIONS = {"--gate", "--last", "--minutes", "--slow", "--tidy", "--user", 
                  "--trace", "--cuda-graph-trace", "--output", "--report", "--capture-range",
                  "--capture-range-end", "--nvtx-capture", "--phases", "--install", "--prefix", "--version",
                  "--nnodes", "--no-python", "--mpi", "--nodes", "--ntasks-per-node", "--gpus-per-node",
-                 "--cpus-per-task", "--yes", "--find-links", "--cuda", "--packages"}
+                 "--cpus-per-task", "--mca", "--cpus", "--mem", "--pids-limit", "--yes", "--find-links", "--cuda", "--packages"}
 
 
 def tracked():
@@ -128,14 +129,49 @@ def citations(files):
                 yield f"{path.relative_to(ROOT)}: docs/decisions.md has no decision {name}"
 
 
-def discarded_loops(files):
-    """nvcc 13.0 leaves out the statement behind a discarded branch that is a loop without braces, as it did with the
-    commit of a lambda's asynchronous copies."""
+def end_of(text, begin, stops):
+    """Where one of `stops` comes from `begin` on, outside of brackets that open behind it."""
+    depth = 0
+    for at in range(begin, len(text)):
+        if depth == 0 and text[at] in stops:
+            return at
+        depth += (text[at] in "({") - (text[at] in ")}")
+    return len(text)
+
+
+def branch_at(text, begin):
+    """Whether this branch of an `if constexpr` has no braces and is more than a plain statement, and its last letter's
+    place."""
+    begin += len(text[begin:]) - len(text[begin:].lstrip())
+    if text[begin] == "{":
+        return False, end_of(text, begin + 1, "}")
+    end = end_of(text, begin, ";{")
+    has_block = text[end:end + 1] == "{" and not re.search(r"(return|=)\s*$", text[begin:end])
+    return has_block or bool(re.search(r"#|\b(for|while|do|switch)\b", text[begin:end])), end_of(text, begin, ";")
+
+
+def discarded_blocks(files):
+    """Within a template's lambda nvcc 13.0 and 13.5 leave out the statement behind a discarded branch of `if constexpr`
+    that has no braces of its own and holds a loop or a switch, as they did with a commit of asynchronous copies."""
     for path in files:
-        if path.suffix == ".cu" or (path.suffix == ".h" and "cuda" in path.parts):
-            for match in re.finditer(r"if constexpr \([^;{}]*\)\n\s*(?:for|while) \(", text := path.read_text()):
-                yield (f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}: a loop behind "
-                       "if constexpr has no braces around it")
+        if path.suffix not in (".cu", ".cuh", ".h", ".cpp"):
+            continue
+        text = re.sub("//.*", "", path.read_text())
+        if path.suffix != ".cu" and "__device__" not in text and "MUO_PEER_FUNCTION" not in text and "cuda" not in path.parts:
+            continue
+        for match in re.finditer(r"\bif constexpr \(", text):
+            is_bare, end = branch_at(text, end_of(text, match.end(), ")") + 1)
+            otherwise = re.compile(r"[;}]\s*else\b(?! if constexpr)").match(text, end)
+            if is_bare or (otherwise and branch_at(text, otherwise.end())[0]):
+                yield (f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}: a branch of if constexpr "
+                       "holds a loop, a switch or a block: put braces around it")
+
+
+def planted_faults():
+    try:
+        mutants.read_mutants()
+    except SystemExit as error:
+        yield f"tests/mutants: {error}"
 
 
 def run_bits(files):
@@ -183,8 +219,8 @@ def options(files):
 def main():
     files = tracked()
     errors = [*lengths(files), *widths(files), *readmes(), *tests(files), *golden(), *words(files),
-              *citations(files), *discarded_loops(files), *run_bits(files), *options(files),
-              *full_phases.older_than(full_phases.TOO_OLD)]
+              *citations(files), *discarded_blocks(files), *run_bits(files), *options(files),
+              *planted_faults(), *full_phases.older_than(full_phases.TOO_OLD)]
     print("\n".join(errors) or f"tree: {len(files)} files keep the house rules")
     return bool(errors)
 

@@ -41,7 +41,7 @@ def run(*command, **options):
 
 
 class Mutant:
-    FIELDS = {"name", "file", "within", "from", "to", "tests", "backend", "patch", "equivalent", "survives"}
+    FIELDS = {"name", "file", "within", "from", "to", "tests", "backend", "patch", "equivalent", "survives", "cpu"}
 
     def __init__(self, source, entry):
         self.name, self.file = entry["name"], entry["file"]
@@ -55,7 +55,7 @@ class Mutant:
         self.right, self.wrong = entry["from"], entry["to"]
         self.equivalent, self.survives = entry.get("equivalent"), entry.get("survives")
         self.tests, self.backend = entry.get("tests", []), entry.get("backend", "")
-        self.patch = entry.get("patch", False)
+        self.patch, self.cpu = entry.get("patch", False), entry.get("cpu")
         if bool(self.tests) == bool(self.equivalent):
             sys.exit(f"{where}: needs either tests or equivalent")
         text, begin = (ROOT / self.file).read_text(), 0
@@ -237,8 +237,11 @@ def main():
         part, parts = map(int, given.part.split("/"))
         mutants = mutants[part - 1::parts]
     equivalent = [one for one in mutants if one.equivalent]
+    flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+    left_out = [one for one in mutants if one.cpu and one.cpu not in flags]
+    mutants = [one for one in mutants if not one.equivalent and one not in left_out]
     results = []
-    for batch in builds_of([one for one in mutants if not one.equivalent]):
+    for batch in builds_of(mutants):
         build(batch)
         print(f"{len(batch)} mutants built, {time.monotonic() - begin:.0f} s so far", flush=True)
         judge(batch, results)
@@ -247,13 +250,15 @@ def main():
     share = len(killed) / max(1, len(results))
     print(f"mutants: {len(killed)} of {len(results)} killed ({share:.0%}), {len(equivalent)} equivalent, "
           f"{time.monotonic() - begin:.0f} s")
+    for one in left_out:
+        print(f"left out, as this CPU has no {one.cpu}: {one.name}")
     for name in revived:
         print(f"killed, and called a survivor: {name}")
     if given.json:
         report = {"date": time.strftime("%Y-%m-%d"), "commit": run("git", "-C", ROOT, "rev-parse", "HEAD").stdout.strip()[:12],
                   "command": " ".join(["scripts/mutants.py", *sys.argv[1:]]), "cores": os.cpu_count(),
                   "seconds": round(time.monotonic() - begin), "killed": len(killed), "of": len(results),
-                  "equivalent": len(equivalent), "mutants": results}
+                  "equivalent": len(equivalent), "left_out": [one.name for one in left_out], "mutants": results}
         pathlib.Path(given.json).write_text(json.dumps(report, indent=1) + "\n")
     return 1 if revived or share < GOAL else 0
 

@@ -14,7 +14,7 @@ source "$scripts/path.sh"
 
 packages=(g++ cmake ninja-build libdnnl-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev
           libfmt-dev libpcre2-dev libyaml-dev zlib1g-dev libzstd-dev libcpp-httplib-dev
-          libsentencepiece-dev libonig-dev libutf8proc-dev libgtest-dev libgmock-dev libbenchmark-dev)
+          libsentencepiece-dev libonig-dev libutf8proc-dev libsodium-dev libgtest-dev libgmock-dev libbenchmark-dev)
 case "${1:-}" in
   "") ;;
   --mpi) packages+=(libopenmpi-dev openmpi-bin) ;;

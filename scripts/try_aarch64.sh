@@ -28,7 +28,7 @@ step packages '
   dpkg --add-architecture arm64
   apt-get update
   apt-get install --yes --no-install-recommends cmake ninja-build git g++-aarch64-linux-gnu qemu-user libcli11-dev \
-    nlohmann-json3-dev {libtomlplusplus,libdnnl,libfmt,libpcre2,libyaml,zlib1g,libzstd,libcpp-httplib,libsentencepiece,libonig,libutf8proc}-dev:arm64 \
+    nlohmann-json3-dev {libtomlplusplus,libdnnl,libfmt,libpcre2,libyaml,zlib1g,libzstd,libcpp-httplib,libsentencepiece,libonig,libutf8proc,libsodium}-dev:arm64 \
     lib{gtest,gmock,benchmark}-dev:arm64 '"${CCACHE_DIR:+ccache}"
 step build '
   cmake --preset release -DMUO_TESTS=ON -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \

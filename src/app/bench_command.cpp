@@ -256,7 +256,11 @@ int bench(const BenchOptions& options, const LaunchedWorld* world) {
 
 int run_command(const BenchOptions& options) {
   BenchOptions joined = options;
-  return run_in_world(joined.train.devices,
+  const auto folder_of_secret = [](const Launch& launch) {
+    return launch.processes_here == launch.processes ? std::filesystem::temp_directory_path()
+                                                     : std::filesystem::path();
+  };
+  return run_in_world(joined.train.devices, folder_of_secret,
                       [&](const LaunchedWorld* world) { return bench(joined, world); });
 }
 

@@ -37,18 +37,16 @@ Command parse_simple(const CommandRow& command, Arguments arguments) {
 Command parse_eval(const CommandRow& command, Arguments arguments) {
   EvalOptions options;
   Parser parser(command, option_table(options));
-  parser.add_flag("--json", options.json, "for programs");
+  parser.add_flag("--json", options.json, "print JSON");
   if (auto answer = parser.parse(arguments)) return Answer{*answer};
   parser.apply();
   for (const char* of_examples : {"max-per-task", "row-tokens"})
     if (!options.examples.any() && parser.is_given(of_examples))
-      throw InputError(concat("eval: --", of_examples,
-                              " is of --hellaswag and --core: give one of them, or leave it out"));
+      throw InputError(concat("eval: --", of_examples, " needs --hellaswag or --core"));
   for (const char* of_data : {"data", "data-max-bytes", "eval-tokens"})
     if (options.examples.any() && parser.is_given(of_data))
       throw InputError(
-          concat("eval: --", of_data,
-                 " is of the loss on data, not of --hellaswag and --core: leave it out"));
+          concat("eval: --", of_data, " has no effect with --hellaswag and --core: leave it out"));
   return options;
 }
 
@@ -56,9 +54,9 @@ Command parse_report(const CommandRow& command, Arguments arguments) {
   ReportOptions options;
   Parser parser(command, option_table(options));
   parser.add_flag("--text", options.text,
-                  "small curves here in the terminal, of a sweep a table; no page");
+                  "print curves (of a sweep: a table) in the terminal instead");
   parser.add_flag("--follow", options.follow,
-                  "serve the page on this machine, where it follows runs that grow");
+                  "serve the page on this machine, updated while runs go on");
   if (auto answer = parser.parse(arguments)) return Answer{*answer};
   parser.apply();
   if (options.follow && (options.text || parser.is_given("out")))
@@ -72,7 +70,7 @@ Command parse_sample(const CommandRow& command, Arguments arguments) {
   SampleOptions options;
   Parser parser(command, option_table(options));
   parser.add_flag("--interactive", options.interactive,
-                  "read prompts from the terminal, a line each, until Ctrl-D");
+                  "read prompts from the terminal, one per line, until Ctrl-D");
   if (auto answer = parser.parse(arguments)) return Answer{*answer};
   parser.apply();
   if (options.interactive && (parser.is_given("prompt") || parser.is_given("prompt-file")))
@@ -85,7 +83,8 @@ Command parse_sample(const CommandRow& command, Arguments arguments) {
 Command parse_doctor(const CommandRow& command, Arguments arguments) {
   DoctorOptions options;
   Parser parser(command, {});
-  parser.add_flag("--gpu", options.gpu_only, "GPUs only; exit code 3 if CUDA cannot use them");
+  parser.add_flag("--gpu", options.gpu_only,
+                  "check GPUs only; exit code 3 if CUDA cannot use them");
   if (auto answer = parser.parse(arguments)) return Answer{*answer};
   return options;
 }
@@ -107,14 +106,14 @@ constexpr std::array kBench = {
           [](const CommandRow& row, Arguments arguments) {
             return parse_bench(row, arguments, BenchKind::kStep);
           }},
-    Entry{{"bench launch",
-           "what enqueueing a step costs the host, replayed and eager, and what waits",
+    Entry{{"bench launch", "host time to launch a step, replayed and eager, and its waits",
            "bench launch --config quick.toml\n"
            "bench launch --depth 12 --graph-branches 1"},
           [](const CommandRow& row, Arguments arguments) {
             return parse_bench(row, arguments, BenchKind::kLaunch);
           }},
-    Entry{{"bench optimizer", "the update alone, by strategy: time, rate, exposed traffic",
+    Entry{{"bench optimizer",
+           "optimizer update alone, by strategy: time, rate, exposed communication",
            "bench optimizer --depth 4 --devices 2\n"
            "bench optimizer --depth 4 --strategy balanced"},
           [](const CommandRow& row, Arguments arguments) {
@@ -123,20 +122,20 @@ constexpr std::array kBench = {
 };
 constexpr std::array kCheckpoint = {
     Entry{
-        {"checkpoint import", "a checkpoint from nanochat's weights",
+        {"checkpoint import", "make a checkpoint from nanochat's weights",
          "checkpoint import --model model_001000.safetensors --out runs/imported\n"
          "checkpoint import --model model_001000.safetensors --meta meta.json --out runs/imported"},
         parse_simple<ImportOptions>},
-    Entry{{"checkpoint export", "a checkpoint's weights for nanochat, or for Hugging Face",
+    Entry{{"checkpoint export", "write a checkpoint's weights for nanochat or Hugging Face",
            "checkpoint export runs/d12 --out for_nanochat\n"
            "checkpoint export runs/d12 --hf-code for_transformers\n"
            "checkpoint export runs/plain/checkpoints/step_500 --hf for_transformers"},
           parse_simple<ExportOptions>},
-    Entry{{"checkpoint inspect", "step, model, data, tensors and options",
+    Entry{{"checkpoint inspect", "show step, model, data, tensors and options",
            "checkpoint inspect runs/d12\n"
            "checkpoint inspect runs/d12/checkpoints/step_500"},
           parse_simple<InspectOptions>},
-    Entry{{"checkpoint verify", "whether every byte is as it was written",
+    Entry{{"checkpoint verify", "check that every byte is as it was written",
            "checkpoint verify runs/d12\n"
            "checkpoint verify runs/d12/checkpoints/step_500"},
           parse_simple<VerifyOptions>},
@@ -148,16 +147,16 @@ constexpr std::array kTokenizer = {
          "tokenizer train --data pages.jsonl.zst --vocab-size 65536 --max-bytes 2GB --out t.json\n"
          "tokenizer train --data my_text/ --pattern gpt4 --special '<|endoftext|>' --out t.json"},
         parse_simple<TrainTokenizerOptions>},
-    Entry{{"tokenizer encode", "the ids of texts",
+    Entry{{"tokenizer encode", "turn text into token ids",
            "tokenizer encode my.txt --tokenizer tokenizer.json\n"
            "tokenizer encode --tokenizer gpt2/ <my.txt\n"
            "tokenizer encode chats.jsonl --special on --tokenizer tokenizer.json"},
           parse_simple<EncodeOptions>},
-    Entry{{"tokenizer decode", "the text of ids",
+    Entry{{"tokenizer decode", "turn token ids into text",
            "tokenizer decode ids.txt --tokenizer tokenizer.json\n"
            "tokenizer decode --tokenizer tokenizer.json <ids.txt"},
           parse_simple<DecodeOptions>},
-    Entry{{"tokenizer convert", "a tokenizer.json from ranks of tiktoken",
+    Entry{{"tokenizer convert", "make a tokenizer.json from tiktoken ranks",
            "tokenizer convert my.tiktoken --pattern gpt4 --special '<s>=50000' --out t.json\n"
            "tokenizer convert cl100k_base.tiktoken --out tokenizer.json"},
           parse_simple<ConvertTokenizerOptions>},
@@ -173,17 +172,17 @@ constexpr std::array kCommands = {
            "sweep --data shards/ --depth 8 --matrix-lr log:0.01..0.1 --trials 16 --halving 4\n"
            "sweep --resume runs/my_sweep"},
           parse_sweep},
-    Entry{{"eval", "loss of a checkpoint on held-out data, or its answers: HellaSwag, CORE",
+    Entry{{"eval", "evaluate a checkpoint: loss on held-out data, HellaSwag, CORE",
            "eval runs/d12\n"
            "eval runs/d12 --data other_text/\n"
            "eval runs/d12 --core core_bundle/ --max-per-task 100"},
           parse_eval},
-    Entry{{"sample", "let a checkpoint write text",
+    Entry{{"sample", "generate text with a checkpoint",
            "sample runs/d12 --prompt Once\n"
            "sample runs/d12/checkpoints/step_500 --max-tokens 200 --temperature 0.7\n"
            "sample runs/d12 --interactive"},
           parse_sample},
-    Entry{{"plan", "parameters, ownership, memory and traffic of a run, without running it",
+    Entry{{"plan", "predict parameters, ownership, memory and traffic of a run",
            "plan --depth 12 --devices 8\n"
            "plan --depth 20 --roofline h100\n"
            "plan --largest --devices 8 --memory 80GB"},
@@ -197,18 +196,16 @@ constexpr std::array kCommands = {
            "report runs/*\n"
            "report runs/d12 --follow"},
           parse_report},
-    Entry{{"checkpoint", "look at checkpoints, exchange weights: import, export, inspect, verify"},
-          nullptr,
-          kCheckpoint},
-    Entry{{"tokenize", "write text as token shards, which training reads",
+    Entry{{"checkpoint", "import, export, inspect or verify checkpoints"}, nullptr, kCheckpoint},
+    Entry{{"tokenize", "tokenize text into shards for training",
            "tokenize my_text/ --tokenizer tokenizer.json --out shards\n"
            "tokenize pages.jsonl.zst --field content --tokenizer gpt2/ --out shards\n"
            "tokenize - --tokenizer tokenizer.json --out shards"},
           parse_simple<TokenizeOptions>},
-    Entry{{"tokenizer", "make and try tokenizers: train, encode, decode, convert"},
+    Entry{{"tokenizer", "make and use tokenizers: train, encode, decode, convert"},
           nullptr,
           kTokenizer},
-    Entry{{"doctor", "what this machine has and what is missing",
+    Entry{{"doctor", "show what this machine has and what is missing",
            "doctor\n"
            "doctor --gpu"},
           parse_doctor},
@@ -243,7 +240,7 @@ Command parse_member(const Entry& family, Arguments arguments) {
                     family.name, fmt::join(names, "|"), list_of(family.members), family.options)};
   const auto found = std::ranges::find(family.members, name, &Entry::own_name);
   if (found == family.members.end())
-    throw input_error("{}: '{}' is none of {}, one of which comes first", family.name, name,
+    throw input_error("{}: unknown subcommand '{}': give {}", family.name, name,
                       fmt::join(names, ", "));
   return found->parse(*found, arguments.subspan(1));
 }

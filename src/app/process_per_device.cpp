@@ -1,15 +1,12 @@
 #include "app/process_per_device.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <spawn.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -25,6 +22,7 @@
 #include "base/check.h"
 #include "base/system_error_text.h"
 #include "base/threads.h"
+#include "runtime/comm/handshake.h"
 
 namespace muo::app {
 namespace {
@@ -56,14 +54,8 @@ Words command_of_one(const TrainOptions& options) {
   return out;
 }
 
-std::string random_token() {
-  std::array<unsigned char, 16> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw Error(concat("no random token: ", system_error_text(errno)));
-  std::string out;
-  for (const unsigned char byte : bytes)
-    out += fmt::format("{:02x}", byte);
-  return out;
+void set(const char* name, const std::string& value) {
+  ::setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread reads it
 }
 
 bool is_on_path(std::string_view program) {
@@ -116,7 +108,7 @@ class Processes {
   // `command` with this environment and, of process p, MUO_PROCESS=p.
   Processes(const Words& command, std::int64_t count) {
     set("MUO_PROCESSES", std::to_string(count));
-    set("MUO_STORE_TOKEN", random_token());
+    set("MUO_LAUNCH", std::to_string(::getpid()));
     for (std::int64_t process = 0; process < count; ++process) {
       set("MUO_PROCESS", std::to_string(process));
       Words words = command;
@@ -152,9 +144,6 @@ class Processes {
   }
 
  private:
-  static void set(const char* name, const std::string& value) {
-    ::setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread reads it
-  }
   std::vector<pid_t> pids_;
 };
 
@@ -172,6 +161,7 @@ int start_processes(const TrainOptions& options) {
         "--ranks-per-device: with --process-per-device each has a process: leave it "
         "out");
   const Words command = command_of_one(options);
+  set(kSecretVariable, new_secret());
   if (group.plugin == nullptr) {
     const StopSignal signals;
     const pid_t mpirun = start_mpirun(command, group.world);

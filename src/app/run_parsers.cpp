@@ -115,8 +115,8 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
   std::string config;
   bool json = false;
   parser.add_text("--config", config, "FILE.toml",
-                  "options from a file, `name = value` lines; the command line wins");
-  if (format != nullptr) parser.add_flag("--json", json, "for programs");
+                  "read options from a TOML file; the command line overrides it");
+  if (format != nullptr) parser.add_flag("--json", json, "print JSON");
   for (const Flag& flag : flags)
     parser.add_flag(flag.name, *flag.field, flag.help);
   if (auto answer = parser.parse(arguments)) return Answer{*answer};
@@ -164,12 +164,12 @@ std::optional<Answer> parse_run(const CommandRow& command, std::vector<OptionRow
 
 Command parse_train(const CommandRow& command, Arguments arguments) {
   TrainOptions train;
-  if (auto help = parse_run(
-          command, option_table(train), train, nullptr, arguments,
-          {{"--process-per-device", &train.devices.process_per_device,
-            "a process for each device of this machine, not a thread"},
-           {"--quiet", &train.run.quiet, "show warnings and what came out, nothing else"},
-           {"--verbose", &train.run.verbose, "show every automatic decision, as output.log does"}}))
+  if (auto help = parse_run(command, option_table(train), train, nullptr, arguments,
+                            {{"--process-per-device", &train.devices.process_per_device,
+                              "one process per device of this machine, instead of one thread"},
+                             {"--quiet", &train.run.quiet, "show only warnings and results"},
+                             {"--verbose", &train.run.verbose,
+                              "also show every automatic decision, as in output.log"}}))
     return *help;
   if (train.run.quiet && train.run.verbose)
     throw InputError("train: --quiet and --verbose: give one of them");
@@ -183,7 +183,7 @@ Command parse_sweep(const CommandRow& command, Arguments arguments) {
   Parser parser(command, option_table(options));
   std::string config;
   parser.add_text("--config", config, "FILE.toml",
-                  "options from a file, `name = value` lines; the command line wins");
+                  "read options from a TOML file; the command line overrides it");
   if (auto answer = parser.parse(arguments)) return Answer{*answer};
   const TakeValues take_axis = [&](const OptionRow& row, std::span<const std::string> values,
                                    std::string_view where) {

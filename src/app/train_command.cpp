@@ -244,8 +244,9 @@ int run_command(const TrainOptions& options) {
   check_files(options);
   if (options.devices.process_per_device) return start_processes(options);
   TrainOptions joined = options;
-  return run_in_world(joined.devices,
-                      [&](const LaunchedWorld* world) { return train(joined, world); });
+  return run_in_world(
+      joined.devices, [&](const Launch&) { return folder_of_run(options); },
+      [&](const LaunchedWorld* world) { return train(joined, world); });
 }
 
 }  // namespace muo::app

@@ -59,7 +59,7 @@ std::int64_t end_of_lines(int file, std::int64_t bytes) {
 
 }  // namespace
 
-void replace_file(const std::filesystem::path& file, std::string_view contents) {
+void replace_file(const std::filesystem::path& file, std::string_view contents, mode_t mode) {
   const std::filesystem::path folder = parent_of(file);
   // Nobody else, who may write into the folder, can have put a link there.
   std::random_device random;
@@ -68,7 +68,7 @@ void replace_file(const std::filesystem::path& file, std::string_view contents) 
   int error = 0;
   {
     const FileDescriptor out(
-        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     error = out ? write_all(out.number(), contents) : errno;
     if (error == 0 && ::fsync(out.number()) != 0) error = errno;
   }

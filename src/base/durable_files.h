@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -36,7 +38,7 @@ auto before_any_work(std::string_view option, const std::string& value, const Ca
 
 // Writes a whole file, by one of another name beside it that is then renamed: a reader, and a
 // crash, find the old contents or the new ones. Throws WriteError, and leaves the old ones.
-void replace_file(const std::filesystem::path& file, std::string_view contents);
+void replace_file(const std::filesystem::path& file, std::string_view contents, mode_t mode = 0666);
 // Removes what replace_file() left in the folder in processes that were killed: for whoever is the
 // only one that writes there.
 void remove_temporaries(const std::filesystem::path& folder);

@@ -72,6 +72,10 @@ std::size_t save_gemm_table(const std::filesystem::path& path) { return device.s
 
 std::string gemm_environment() { return device.environment == nullptr ? "" : device.environment(); }
 
+std::string gemm_table_text() { return device.table_text(); }
+
+bool adopt_gemm_table(const std::string& text) { return device.adopt_table(text); }
+
 void register_gemm_backend(const GemmBackend& backend) { device = backend; }
 
 }  // namespace muo

@@ -53,12 +53,20 @@ void use_gemm_table(const GemmTableUse& use);
 std::size_t save_gemm_table(const std::filesystem::path& path);
 // Of what a table is: library and GPU.
 std::string gemm_environment();
+// The table as it is now, in the file's format, for other processes.
+std::string gemm_table_text();
+// From now on products that such a text has are computed as it says, those that were planned before
+// as well: between two captures. False, and nothing changes, if it is of another environment.
+// Throws InputError if it is no such text.
+bool adopt_gemm_table(const std::string& text);
 
 // A backend's library calls this when it is loaded.
 struct GemmBackend {
   void (*use_table)(const GemmTableUse& use) = nullptr;
   std::size_t (*save_table)(const std::filesystem::path& path) = nullptr;
   std::string (*environment)() = nullptr;
+  std::string (*table_text)() = nullptr;
+  bool (*adopt_table)(const std::string& text) = nullptr;
 };
 void register_gemm_backend(const GemmBackend& backend);
 

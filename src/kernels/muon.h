@@ -26,7 +26,7 @@ inline constexpr double kMuonRescaleFloor = 1e-10;
 double muon_rate(std::int64_t rows, std::int64_t columns);  // sqrt(max(1, rows / columns))
 
 // Steps 1-2 alone, element-wise, for matrices that are spread over ranks: m' = lerp(momentum, grad,
-// 1 - mu); x = lerp(grad, m', mu) (Nesterov).
+// 1 - mu); x = lerp(grad, m', mu) (Nesterov), or m' (scalars.muon_look_ahead is mu or 1).
 struct MuonNesterovArgs {
   Tensor x;         // (n) out
   Tensor grad;      // (n), fp32 or bf16

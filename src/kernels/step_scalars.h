@@ -32,6 +32,7 @@ struct HyperParameters {
   std::int64_t linear_weight_decay = 0;
   double muon_momentum_start = 0, muon_momentum_peak = 0, muon_momentum_end = 0;
   std::int64_t muon_momentum_ramp = 1;  // steps from start to peak
+  std::int64_t muon_nesterov = 1;       // 0: plain momentum
   AdamHyper adam[kMaxAdamGroups] = {};
   // Of the numerics guard (kernels/commit.h); 0 turns each off.
   double max_grad_norm = 0;        // above it gradients are scaled down to it
@@ -53,6 +54,7 @@ struct StepScalars {
   float loss_deviations = 0, norm_deviations = 0;
   float lr_multiplier = 0;
   float muon_momentum = 0;
+  float muon_look_ahead = 0;  // weight of the momentum in Muon's input: Nesterov's, or 1
   float muon_beta2 = 0;
   double matrix_lr =
       0;  // double: each shape multiplies sqrt(max(1, rows / columns)) before rounding
@@ -103,6 +105,7 @@ MUO_HOST_DEVICE inline void fill_step_scalars(const HyperParameters& hyper, Step
   scalars.commit = 0;
   scalars.lr_multiplier = static_cast<float>(multiplier);
   scalars.muon_momentum = static_cast<float>(muon_momentum_at(hyper, scalars.step));
+  scalars.muon_look_ahead = hyper.muon_nesterov != 0 ? scalars.muon_momentum : 1.0F;
   scalars.muon_beta2 = static_cast<float>(hyper.muon_beta2);
   scalars.matrix_lr = hyper.matrix_lr * multiplier;
   scalars.muon_weight_decay = static_cast<float>(muon_weight_decay_at(hyper, scalars.step));

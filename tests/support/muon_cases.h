@@ -12,7 +12,7 @@ struct MuonScalars {
   explicit MuonScalars(int commit = 1) {
     StepScalars s;
     s.commit = commit;
-    s.muon_momentum = 0.9F;
+    s.muon_momentum = s.muon_look_ahead = 0.9F;
     s.muon_beta2 = 0.95F;
     s.matrix_lr = 0.02;
     s.muon_weight_decay = 0.25F;

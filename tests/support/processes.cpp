@@ -19,7 +19,7 @@ std::vector<std::string> as_processes(const std::vector<int>& ranks,
         ProcessGroup processes({.process = static_cast<int>(p),
                                 .processes = static_cast<int>(ranks.size()),
                                 .port = port,
-                                .token = "a world of threads",
+                                .secret = [] { return "a world of threads"; },
                                 .ranks = ranks[p],
                                 .beat = std::chrono::milliseconds(100)});
         body(processes);

@@ -48,7 +48,7 @@ std::string result_of(const ProcessGroupOptions& options, const ProcessBody& bod
   const std::string said = result_of({.process = process,
                                       .processes = static_cast<int>(ranks.size()),
                                       .port = std::stoi(environment(kPort).value()),
-                                      .token = "a test",
+                                      .secret = [] { return "a test"; },
                                       .ranks = ranks.at(p)},
                                      body);
   std::ofstream(file_of(environment(kFolder).value(), p)) << said;
@@ -58,7 +58,8 @@ std::string result_of(const ProcessGroupOptions& options, const ProcessBody& bod
 pid_t start(std::size_t process) {
   const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
   const ScopedEnvironment mine(kProcess, std::to_string(process));
-  const ScopedEnvironment all("GTEST_TOTAL_SHARDS", std::nullopt);
+  const ScopedEnvironment shards("GTEST_TOTAL_SHARDS", std::nullopt);
+  const ScopedEnvironment shard("GTEST_SHARD_INDEX", std::nullopt);
   std::string program = std::filesystem::read_symlink("/proc/self/exe");
   std::string filter = concat("--gtest_filter=", test.test_suite_name(), ".", test.name());
   std::string brief = "--gtest_brief=1";

@@ -163,7 +163,7 @@ TEST(Bench, RefusesWhatItCannotMeasure) {
   EXPECT_THAT(run_program("bench").out, HasSubstr("muograph bench COMMAND --help"));
   const Outcome unknown = run_program("bench lunch");
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("'lunch' is none of step, launch, optimizer"));
+  EXPECT_THAT(unknown.err, HasSubstr("unknown subcommand 'lunch': give step, launch, optimizer"));
   EXPECT_EQ(run_program(options("step", kHost + "--steps 0")).code, 2);
   EXPECT_THAT(run_program("bench step --help").out, HasSubstr("--steps N"));
   EXPECT_THAT(run_program("bench --help").out, HasSubstr("step|launch|optimizer"));

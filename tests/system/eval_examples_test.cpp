@@ -104,8 +104,8 @@ TEST_F(EvalExamples, SaysWhatIsWrongBeforeAnyWork) {
   refused("--hellaswag nowhere.jsonl", "nowhere.jsonl");
   refused("--core " + golden("bundle") + " --max-per-task 3", "3 solved examples before each want");
   refused("--core " + golden("bundle") + " --row-tokens 3", "give --row-tokens ");
-  refused("--row-tokens 40", "--row-tokens is of --hellaswag and --core");
-  refused(core_ + " --eval-tokens 40", "--eval-tokens is of the loss on data");
+  refused("--row-tokens 40", "--row-tokens needs --hellaswag or --core");
+  refused(core_ + " --eval-tokens 40", "--eval-tokens has no effect with --hellaswag");
   test::write_file(path("h.jsonl"),
                    "{\"ctx\": \"a\", \"endings\": [\"b\", \"c\"], \"label\": 2}\n");
   refused("--hellaswag " + path("h.jsonl").string(), "h.jsonl: line 1: \"label\" is 2");

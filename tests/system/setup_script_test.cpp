@@ -24,7 +24,7 @@ using testing::StartsWith;
 constexpr const char* kLibraries =
     "libdnnl-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libpcre2-dev "
     "libyaml-dev zlib1g-dev libzstd-dev libcpp-httplib-dev libsentencepiece-dev libonig-dev "
-    "libutf8proc-dev libgtest-dev libgmock-dev libbenchmark-dev";
+    "libutf8proc-dev libsodium-dev libgtest-dev libgmock-dev libbenchmark-dev";
 
 // Root installs packages into bin_, where g++ and cmake have the versions that gxx and cmake say;
 // others download them and get their contents from dpkg-deb. python3-pip brings python3 along.

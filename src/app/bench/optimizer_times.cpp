@@ -196,7 +196,8 @@ double useful_flops(const RunConfig& config) {
   for (const ParamSpec& param : model::gpt_parameters(config.model))
     if (optim::update_group(param.role).rule == optim::UpdateRule::kMuon)
       flops += optim::newton_schulz_flops(
-          param.shape, optim::newton_schulz_form(config.options.optimizer.newton_schulz));
+          param.shape, optim::newton_schulz_form(config.options.optimizer.newton_schulz),
+          config.options.optimizer.ns_steps);
   return flops;
 }
 

@@ -114,6 +114,14 @@ RunDirectory find_run_directory(const TrainOptions& options) {
   return {home, given, home};
 }
 
+fs::path folder_of_run(const TrainOptions& options) {
+  if (options.run.out.empty() && (options.run.resume.empty() || options.run.resume == "auto"))
+    return kRuns;
+  const fs::path root =
+      options.run.out.empty() ? find_run_directory(options).root : fs::path(options.run.out);
+  return (fs::absolute(root) / "").lexically_normal().parent_path().parent_path();
+}
+
 FileLock lock_run_directory(const RunDirectory& run) {
   std::error_code error;
   if (!fs::is_directory(run.root, error)) return {};

@@ -42,6 +42,8 @@ std::filesystem::path newest_in(const std::filesystem::path& folder,
 // starts from it. --resume auto: the run in --out, or the one in runs/ that was saved last;
 // none there: from the start. Throws InputError.
 RunDirectory find_run_directory(const TrainOptions& options);
+// The folder that its directory will lie in, the same in all processes of a run.
+std::filesystem::path folder_of_run(const TrainOptions& options);
 
 // Keeps other processes from training in the same directory until it, or this process, ends; holds
 // nothing where there is no directory yet. Throws InputError naming the process that is there, and

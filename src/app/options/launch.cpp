@@ -18,12 +18,12 @@ struct Variables {
   const char* processes;
   const char* here;
   const char* processes_here;
-  const char* token;
+  const char* id;
 };
 // torchrun goes first, as it runs inside of Slurm's tasks; so does mpirun.
 constexpr std::array kLaunchers = {
     Variables{kOwnLauncher, "MUO_PROCESS", "MUO_PROCESSES", "MUO_PROCESS", "MUO_PROCESSES",
-              nullptr},
+              "MUO_LAUNCH"},
     Variables{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
               "TORCHELASTIC_RUN_ID"},
     Variables{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
@@ -121,8 +121,11 @@ std::optional<Launch> find_launch(const Environment& environment) {
                               "give 1 to ", kMaxPort, ", or --store-port"));
     if (out.address.empty() && out.processes_here == out.processes) out.address = "127.0.0.1";
     if (out.address.empty() && slurm) out.address = first_host(read.text("SLURM_STEP_NODELIST"));
-    out.token = concat(read.text("MUO_STORE_TOKEN"), read.text(names.token),
-                       slurm ? "." + read.text("SLURM_STEP_ID") : "");
+    out.id = concat(read.text(names.id), slurm ? "." + read.text("SLURM_STEP_ID") : "");
+    out.secret = read.text(kSecretVariable);
+    if (!out.secret.empty() && out.secret.size() < kMinSecretBytes)
+      throw InputError(concat(kSecretVariable, ": has ", out.secret.size(), " bytes, and ",
+                              kMinSecretBytes, " or more keep others out: ", kSecretCommand));
     out.has_mpi = !read.text("PMIX_RANK").empty();
     return out;
   }

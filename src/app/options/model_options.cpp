@@ -49,9 +49,9 @@ const std::array<GptField, kGptFields>& gpt_fields() {
   static const std::array<GptField, kGptFields> fields = {{
       size("vocab_size", &Gpt::vocab_size, "vocab_size", row("", kShape, "", "", {1, kMostVocab})),
       size("n_layer", &Gpt::n_layer, "n_layer",
-           row("n-layer", kShape, "N", "layers, instead of --depth", {1, kMostLayers})),
+           row("n-layer", kShape, "N", "number of layers, instead of --depth", {1, kMostLayers})),
       size("n_embd", &Gpt::n_embd, "n_embd",
-           row("n-embd", kShape, "N", "width, instead of --depth's", {1, kMostWidth})
+           row("n-embd", kShape, "N", "width, instead of that of --depth", {1, kMostWidth})
                .replacing({"n-head", "n-kv-head"})),
       size("n_head", &Gpt::n_head, "n_head",
            row("n-head", kShape, "N", "query heads; must divide the width into even head sizes",
@@ -61,15 +61,16 @@ const std::array<GptField, kGptFields>& gpt_fields() {
            row("n-kv-head", kShape, "N", "key and value heads; must divide the query heads",
                {1, kMostWidth})),
       size("seq_len", &Gpt::seq_len, "sequence_len",
-           row("max-seq-len", kShape, "TOKENS", "length of a row, T; plain 256, nanochat 2048",
+           row("max-seq-len", kShape, "TOKENS", "tokens per row, T; plain 256, nanochat 2048",
                {2, 1 << 20})
                .replacing({"device-batch-size"})),
       {.name = "softcap",
        .member = &Gpt::softcap,
-       .option = row("softcap", kCaptured, "X", "logits are X tanh(logits / X); 0: off", {0, 1e6})},
+       .option =
+           row("softcap", kCaptured, "X", "cap logits by X tanh(logits / X); 0: off", {0, 1e6})},
       extra("value_embeddings", &Gpt::value_embeddings, "value-embeddings",
             "gated token tables added to every other layer's values"),
-      extra("smear", &Gpt::smear, "smear", "mix a part of the previous token's embedding in"),
+      extra("smear", &Gpt::smear, "smear", "mix in a part of the previous token's embedding"),
       extra("backout", &Gpt::backout, "backout",
             "subtract a part of the middle layer's output at the end"),
       extra("resid_lambdas", &Gpt::resid_lambdas, "resid-lambdas",
@@ -80,13 +81,13 @@ const std::array<GptField, kGptFields>& gpt_fields() {
        .member = &Gpt::qk_scale,
        .by_preset = true,
        .option = row("qk-scale", kCaptured, "X",
-                     "of normed queries and keys; plain 1, nanochat 1.2", {1e-3, 1e3})},
+                     "scale of normalized queries and keys; plain 1, nanochat 1.2", {1e-3, 1e3})},
       {.name = "window_pattern",
        .member = &Gpt::window_pattern,
        .nanochat = "window_pattern",
        .by_preset = true,
        .option = row("window-pattern", kShape, "LETTERS",
-                     "layers: L sees T, S a quarter; plain L, nanochat SSSL")},
+                     "attention window by layer: L sees T tokens, S a quarter of them")},
       {.name = "rope_base", .member = &Gpt::rope_base},
   }};
   return fields;

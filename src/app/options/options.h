@@ -143,8 +143,8 @@ struct RunOptions {
 };
 
 // What `train` and `plan` can be told. An empty optional means automatic; resolve() fills it, and
-// the run's config.toml holds the filled values; only the scales of OptimizerOptions stay
-// automatic, as they follow from the others. Options are named as nanochat's base_train names them.
+// the run's config.toml holds the filled values; only OptimizerOptions keep what is
+// automatic, as it follows from the others. Options are named as nanochat's base_train names them.
 struct TrainOptions {
   data::DataOptions data;
   ModelOptions model;

@@ -73,6 +73,7 @@ optim::ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const 
       params, config.world(), o.strategy, config.formats(), o.gather,
       optim::newton_schulz_form(config.options.optimizer.newton_schulz), shard);
   plan.version = &optim::optimizer_version(config.options.optimizer.version);
+  plan.newton_schulz_steps = config.options.optimizer.ns_steps;
   plan.micro_steps = config.step.accumulation;
   optim::assign_tags(plan);
   if (config.world() > 1 && config.group.plugin == nullptr &&

@@ -52,7 +52,9 @@ fs::path cache_folder() {
   return {};
 }
 
-Tuning::Tuning(const RunConfig& config) : must_(!config.options.numbers.gemm_table.empty()) {
+Tuning::Tuning(const RunConfig& config)
+    : is_on_(config.tune != Tune::kOff || !config.options.numbers.gemm_table.empty()),
+      must_(!config.options.numbers.gemm_table.empty()) {
   if (must_) {
     path_ = config.options.numbers.gemm_table;
     use_gemm_table({.path = path_});
@@ -88,6 +90,23 @@ void Tuning::keep() {
     if (must_) throw;
     notes_.push_back(fmt::format("tune: {}: the next run measures again", error.what()));
   }
+}
+
+void Tuning::agree(ProcessGroup* processes) {
+  constexpr const char* kSite = "the agreement on products";
+  if (processes == nullptr || !is_on_) return;
+  const std::vector<std::string> all = processes->to_first(Channel::kRun, kSite, gemm_table_text());
+  const std::string agreed = processes->from_first(Channel::kRun, kSite, [&] {
+    for (auto text = all.rbegin(); text != all.rend(); ++text)  // the first process' comes last
+      if (!adopt_gemm_table(*text))
+        throw InputError(
+            fmt::format("--tune: {} has another GPU or cuBLASLt than process 0, so their products "
+                        "cannot be the same: give --tune off",
+                        processes->describe(static_cast<int>(all.rend() - text) - 1)));
+    return gemm_table_text();
+  });
+  if (!processes->is_first() && !adopt_gemm_table(agreed))
+    throw InputError("--tune: process 0 has another GPU or cuBLASLt: give --tune off");
 }
 
 std::vector<std::string> Tuning::take_notes() { return std::exchange(notes_, {}); }

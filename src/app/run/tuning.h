@@ -19,10 +19,14 @@ class Tuning {
   // Writes down what has been measured since. From any thread, by one at a time. Throws Error of a
   // --gemm-table only.
   void keep();
+  // Between the passes of the warm-up, in every process: from now on all compute a product as the
+  // first one that has measured it does. Without this the replicas of weights would drift apart.
+  void agree(ProcessGroup* processes);
   // What there is to tell; empties the list.
   std::vector<std::string> take_notes();
 
  private:
+  bool is_on_ = false;          // the same in all processes
   std::filesystem::path path_;  // empty: nothing is measured
   bool must_ = false;           // --gemm-table
   std::vector<std::string> notes_;

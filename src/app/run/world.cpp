@@ -12,6 +12,7 @@
 
 #include "app/options/option_table.h"
 #include "app/run/backend.h"
+#include "app/run/launch_secret.h"
 
 namespace muo::app {
 namespace {
@@ -19,10 +20,10 @@ namespace {
 using nlohmann::json;
 
 // Of launchers that name no port: another one for each launch, the same in all its processes.
-int port_of(const std::string& token) {
+int port_of(const std::string& id) {
   constexpr std::uint32_t kFirst = 20000, kCount = 10000;  // below those that systems give away
   std::uint32_t hash = 2166136261U;                        // FNV-1a
-  for (const char c : token)
+  for (const char c : id)
     hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
   return static_cast<int>(kFirst + hash % kCount);
 }
@@ -51,7 +52,9 @@ json identity_of(const RunConfig& config, const std::map<std::string, std::strin
 }
 
 // Waits for all processes. Null: this one is alone.
-std::unique_ptr<LaunchedWorld> join_world(DeviceOptions& devices) {
+std::unique_ptr<LaunchedWorld> join_world(
+    DeviceOptions& devices,
+    const std::function<std::filesystem::path(const Launch&)>& folder_of_secret) {
   std::optional<Launch> launch = find_launch();
   if (!launch) return nullptr;
   if (launch->by == kOwnLauncher) ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -66,7 +69,9 @@ std::unique_ptr<LaunchedWorld> join_world(DeviceOptions& devices) {
         "{} has not started MPI, by which processes on CPUs exchange: start them by mpirun, or by "
         "`srun --mpi=pmix`",
         launch->by);
-  const ProcessGroupOptions meeting = meeting_of(*launch, devices, here.world);
+  ProcessGroupOptions meeting = meeting_of(*launch, devices, here.world);
+  const SharedSecret secret(*launch, folder_of_secret(*launch), meeting.port);
+  meeting.secret = [&] { return secret.read(); };
   // NOLINTNEXTLINE(modernize-make-unique): of an aggregate
   std::unique_ptr<LaunchedWorld> out(
       new LaunchedWorld{.launch = *std::move(launch),
@@ -92,8 +97,7 @@ ProcessGroupOptions meeting_of(const Launch& launch, const DeviceOptions& device
           .address = address_of(launch),
           .port = devices.store_port ? static_cast<int>(*devices.store_port)
                   : launch.port      ? *launch.port + 1
-                                     : port_of(launch.token),
-          .token = launch.token,
+                                     : port_of(launch.id),
           .ranks = ranks};
 }
 
@@ -106,8 +110,10 @@ std::string LaunchedWorld::text() const {
                          : fmt::format("ranks {} to {}", ranks.first, ranks.end() - 1));
 }
 
-int run_in_world(DeviceOptions& devices, const std::function<int(const LaunchedWorld*)>& command) {
-  const std::unique_ptr<LaunchedWorld> world = join_world(devices);
+int run_in_world(DeviceOptions& devices,
+                 const std::function<std::filesystem::path(const Launch&)>& folder_of_secret,
+                 const std::function<int(const LaunchedWorld*)>& command) {
+  const std::unique_ptr<LaunchedWorld> world = join_world(devices, folder_of_secret);
   if (world == nullptr) return command(nullptr);
   ProcessGroup& processes = world->processes;
   const auto fail = [&](const char* cause, int exit_code) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,13 +28,16 @@ struct LaunchedWorld {
 
 // Where and as what this process, which has `ranks` ranks, meets the others. The port is
 // --store-port, else the one after the launcher's MASTER_PORT, else one derived from the launch's
-// token. Throws InputError if the address of process 0 is unknown.
+// id. The secret is left to be set. Throws InputError if the address of process 0 is unknown.
 ProcessGroupOptions meeting_of(const Launch& launch, const DeviceOptions& devices, int ranks);
 
 // Runs `command` in the world that a launcher has started, when all processes are there, with this
 // process' part of it in `devices`; or alone, with null. What it throws ends the other processes,
-// too. Throws InputError, and Error if some do not come.
-int run_in_world(DeviceOptions& devices, const std::function<int(const LaunchedWorld*)>& command);
+// too. `folder_of_secret` names the folder of SharedSecret, which all processes see. Throws
+// InputError, and Error if some do not come.
+int run_in_world(DeviceOptions& devices,
+                 const std::function<std::filesystem::path(const Launch&)>& folder_of_secret,
+                 const std::function<int(const LaunchedWorld*)>& command);
 
 // Throws InputError for a command of one process that was started several times.
 void require_alone(std::string_view command);

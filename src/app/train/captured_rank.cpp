@@ -23,7 +23,9 @@ CapturedRank::CapturedRank(RankContext& own, const PlannedRun& planned, const da
 
 void CapturedRank::capture(const data::Corpus& corpus, Tuning* tuning) {
   const TrainOptions& options = run.config.options;
-  graphs::warm_up_and_capture(rank, arena, state, options.capture.graph);
+  graphs::warm_up_and_capture(rank, arena, state, options.capture.graph, [&] {
+    if (tuning != nullptr) tuning->agree(run.config.group.processes);
+  });
   if (rank.rank == 0 && !options.run.graph_dot.empty()) state.step.write_dot(options.run.graph_dot);
   if (run.staging_bytes > 0) staging.emplace(rank, state.update.state());
   slots_ = rank.device.allocate_pinned(kLoaderSlots * data::Loader::slot_bytes(loading), "batches");

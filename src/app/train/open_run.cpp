@@ -16,6 +16,25 @@ namespace muo::app {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+bool is_same_path(const fs::path& a, const fs::path& b) {
+  return fs::weakly_canonical(fs::absolute(a) / "") == fs::weakly_canonical(fs::absolute(b) / "");
+}
+
+// The directory that process 0 has opened is one that this process was asked for, too.
+void require_own_directory(const TrainOptions& options, const fs::path& opened) {
+  const std::string& out = options.run.out;
+  const fs::path folder = folder_of_run(options);
+  if (out.empty() ? is_same_path(opened.parent_path(), folder) : is_same_path(opened, out)) return;
+  throw input_error(
+      "--out: process 0 trains in {}, and this process was asked for {}: give all the same, and "
+      "start them in the same folder",
+      opened.string(), out.empty() ? "a run in " + fs::absolute(folder).string() : out);
+}
+
+}  // namespace
+
 OpenedRun open_run(RunConfig& config, const data::Corpus& corpus) {
   OpenedRun out;
   out.directory = find_run_directory(config.options);
@@ -59,6 +78,7 @@ OpenedRun open_as_told(const std::string& text, RunConfig& config, const data::C
   const auto told = nlohmann::json::parse(text);
   OpenedRun out;
   out.directory.root = path_of_json(told.at("root"));
+  require_own_directory(config.options, out.directory.root);
   if (const fs::path resume = path_of_json(told.at("resume")); !resume.empty()) {
     out.resume.emplace(resume, OpenCheckpoint{.verify = false});  // process 0 has
     go_on_from(config, trained_by(*out.resume));

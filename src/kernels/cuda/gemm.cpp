@@ -76,6 +76,8 @@ class Plans {
                NativeStream stream) {
     // Held while a plan is made: devices measure one after the other, and nothing twice.
     const std::lock_guard lock(mutex_);
+    if (const int now = gemm_algorithms().adoptions(); std::exchange(adoptions_, now) != now)
+      plans_.clear();
     const auto key = std::pair(device, problem);
     if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
     const auto [here, added] = environments_.try_emplace(device);
@@ -90,6 +92,7 @@ class Plans {
   std::mutex mutex_;
   std::map<std::pair<int, GemmProblem>, GemmPlan> plans_;
   std::map<int, GemmEnvironment> environments_;
+  int adoptions_ = 0;
 };
 
 void gemm(NativeStream stream, const GemmArgs& args) {

@@ -87,18 +87,22 @@ Table parse(const json& root) {
   return out;
 }
 
+Table parse_table(const std::string& text, const std::string& what) {
+  try {
+    return parse(parse_strict_json(text, "the file"));
+  } catch (const json::exception& e) {
+    throw InputError(what + ": not a table of GEMM algorithms: " + e.what());
+  } catch (const InputError& e) {
+    throw InputError(what + ": not a table of GEMM algorithms: " + e.what());
+  }
+}
+
 Table read(const std::filesystem::path& path) {
   std::ifstream file(path);
   if (!file) throw InputError(path.string() + ": cannot be read");
-  try {
-    std::ostringstream text;
-    text << file.rdbuf();
-    return parse(parse_strict_json(text.str(), "the file"));
-  } catch (const json::exception& e) {
-    throw InputError(path.string() + ": not a table of GEMM algorithms: " + e.what());
-  } catch (const InputError& e) {
-    throw InputError(path.string() + ": not a table of GEMM algorithms: " + e.what());
-  }
+  std::ostringstream text;
+  text << file.rdbuf();
+  return parse_table(text.str(), path.string());
 }
 
 std::string text_of(const GemmEnvironment& e) {
@@ -149,7 +153,9 @@ std::size_t GemmAlgorithms::save_if_grown(const std::filesystem::path& path) {
   return measured;
 }
 
-void GemmAlgorithms::save(const std::filesystem::path& path) const {
+void GemmAlgorithms::save(const std::filesystem::path& path) const { replace_file(path, text()); }
+
+std::string GemmAlgorithms::text() const {
   json root = {{"format", kFormat}, {"version", kVersion}, {"algorithms", json::array()}};
   {
     const std::lock_guard lock(mutex_);
@@ -158,7 +164,18 @@ void GemmAlgorithms::save(const std::filesystem::path& path) const {
     for (const auto& [problem, algorithm] : by_problem_)
       root["algorithms"].push_back(to_json(problem, algorithm));
   }
-  replace_file(path, root.dump(1) + '\n');
+  return root.dump(1) + '\n';
+}
+
+bool GemmAlgorithms::adopt(const std::string& text, const GemmEnvironment& here) {
+  Table table = parse_table(text, "another process' table");
+  if (table.environment != here) return table.by_problem.empty();
+  const std::lock_guard lock(mutex_);
+  environment_ = here;
+  for (auto& [problem, algorithm] : table.by_problem)
+    by_problem_.insert_or_assign(problem, algorithm);
+  ++adoptions_;
+  return true;
 }
 
 std::optional<GemmAlgorithm> GemmAlgorithms::find(const GemmEnvironment& here,
@@ -216,7 +233,10 @@ void offer_gemm_table(GemmEnvironment (*here)()) {
       {.use_table = [](const GemmTableUse& use) { gemm_algorithms().use(use, environment()); },
        .save_table =
            [](const std::filesystem::path& path) { return gemm_algorithms().save_if_grown(path); },
-       .environment = [] { return text_of(environment()); }});
+       .environment = [] { return text_of(environment()); },
+       .table_text = [] { return gemm_algorithms().text(); },
+       .adopt_table =
+           [](const std::string& text) { return gemm_algorithms().adopt(text, environment()); }});
 }
 
 }  // namespace muo::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -58,6 +59,12 @@ class GemmAlgorithms {
               const GemmAlgorithm& algorithm);
   [[nodiscard]] std::size_t size() const;
 
+  // As kernels/gemm.h says of gemm_table_text and adopt_gemm_table.
+  [[nodiscard]] std::string text() const;
+  bool adopt(const std::string& text, const GemmEnvironment& here);
+  // How often a text was adopted: plans made before are not to be used any more.
+  [[nodiscard]] int adoptions() const { return adoptions_; }
+
   // Whether a problem that is not in the table is measured when it first comes, and recorded.
   // Otherwise the library's first proposal is taken: a function of problem and environment only.
   void set_measuring(bool on);
@@ -72,6 +79,7 @@ class GemmAlgorithms {
   bool must_ = true;
   std::filesystem::path used_;
   std::size_t measured_ = 0;  // entries that no file has yet
+  std::atomic<int> adoptions_ = 0;
 };
 
 // Of the process: one table serves all devices.

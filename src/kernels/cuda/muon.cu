@@ -30,12 +30,11 @@ __device__ __forceinline__ double add_squares(const Pack<N>& values, double sum)
 
 // ---- muon_nesterov and muon_input ---------------------------------------------------------------
 
-// m' = lerp(m, g, 1 - mu), x = lerp(g, m', mu).
+// m' = lerp(m, g, 1 - mu), x = lerp(g, m', mu), or m' without Nesterov's look-ahead.
 struct Nesterov {
   const StepScalars* scalars;
   __device__ __forceinline__ float operator()(float g, float m) const {
-    const float mu = scalars->muon_momentum;
-    return lerp(g, lerp(m, g, 1.0F - mu), mu);
+    return lerp(g, lerp(m, g, 1.0F - scalars->muon_momentum), scalars->muon_look_ahead);
   }
 };
 

@@ -51,7 +51,7 @@ __device__ __forceinline__ float finish(Gradients<D>& sums, const typename Shape
                                         std::byte* shared, const Pipeline& pipeline, int steps,
                                         const Rows& own, int first, const Geometry& g,
                                         Rotary rotary, std::int64_t offset, int heads) {
-  if constexpr (D == 128)
+  if constexpr (D == 128) {
     if (rotary.rstd != nullptr) {
       rotary.rstd += offset;
       const int cos = pipeline.wait(steps), sin = pipeline.wait(steps + 1);
@@ -59,6 +59,7 @@ __device__ __forceinline__ float finish(Gradients<D>& sums, const typename Shape
                      g.t, rotary, heads, g.scale);
       return 1.0F;
     }
+  }
   return g.scale;
 }
 

@@ -35,10 +35,10 @@ double sum_of_squares(const T* x, std::int64_t n) {
 }
 
 template <class T, class G, class M>
-void nesterov(T* __restrict x, const G* __restrict g, const M* __restrict m, float mu,
-              std::int64_t n) {
-  const Lerp to_momentum(1.0F - mu);
-  const Lerp look_ahead(mu);
+void nesterov(T* __restrict x, const G* __restrict g, const M* __restrict m,
+              const StepScalars& scalars, std::int64_t n) {
+  const Lerp to_momentum(1.0F - scalars.muon_momentum);
+  const Lerp look_ahead(scalars.muon_look_ahead);
   for (std::int64_t i = 0; i < n; ++i) {
     const float gi = to_f32(g[i]);
     x[i] = from_f32<T>(look_ahead(gi, to_momentum(to_f32(m[i]), gi)));
@@ -144,14 +144,14 @@ void scale_along_long_side(float* u, const float* variance, float scale, std::in
 void muon_nesterov(const MuonNesterovArgs& args) {
   dispatch_both(args.grad.dtype, args.momentum.dtype, [&]<class G, class M>() {
     nesterov(args.x.as<float>(), args.grad.as<G>(), args.momentum.as<M>(),
-             args.scalars.as_struct<StepScalars>()->muon_momentum, args.x.numel());
+             *args.scalars.as_struct<StepScalars>(), args.x.numel());
   });
 }
 
 template <class T, class G, class M>
 void muon_input_of(const MuonInputArgs& args) {
   const std::int64_t rows = args.x.shape[1], columns = args.x.shape[2];
-  const float mu = args.scalars.as_struct<StepScalars>()->muon_momentum;
+  const StepScalars& scalars = *args.scalars.as_struct<StepScalars>();
   const auto* momentum = data_or_null<M>(args.momentum);
   for (std::int64_t k = 0; k < args.x.shape[0]; ++k) {
     T* x = args.x.as<T>() + k * rows * columns;
@@ -161,7 +161,7 @@ void muon_input_of(const MuonInputArgs& args) {
       const std::int64_t begin = (k * rows + i) * columns;
       const G* grad = args.grad.as<G>() + begin;
       if (momentum != nullptr)
-        nesterov(row, grad, momentum + begin, mu, columns);
+        nesterov(row, grad, momentum + begin, scalars, columns);
       else
         simd::copy(row, grad, columns);
       norms[i] = static_cast<float>(std::sqrt(sum_of_squares(row, columns)));

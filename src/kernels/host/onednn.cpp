@@ -2,14 +2,18 @@
 
 #include <dnnl.hpp>
 #include <dnnl_debug.h>
+#include <sys/mman.h>
 
+#include <array>
 #include <bit>
+#include <cerrno>
 #include <compare>
 #include <map>
 #include <string_view>
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/system_error_text.h"
 #include "kernels/host_kernels.h"
 
 // Of OpenMP, which is oneDNN's. Declared here, because clang does not find g++'s omp.h.
@@ -155,11 +159,32 @@ void matmul(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16>
   }
 }
 
+// At its first products of fp32, by transposition, oneDNN makes all its kernels for such, 17 MB in
+// 60 maps, and where it gets no memory it calls a null pointer. So there must be room for them.
+void make_kernels() {
+  constexpr std::size_t kRoom = std::size_t{32} << 20;
+  void* const room =
+      ::mmap(nullptr, kRoom, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED)
+    throw Error(concat("not enough memory for oneDNN's kernels: ", kRoom >> 20, " MiB are needed (",
+                       system_error_text(errno), ")"));
+  ::munmap(room, kRoom);
+  constexpr std::int64_t kSize = 8;
+  const std::array<float, kSize * kSize> zeros{};
+  std::array<float, kSize * kSize> out{};
+  for (const char a : {'N', 'T'})
+    for (const char b : {'N', 'T'})
+      static_cast<void>(dnnl_sgemm(a, b, kSize, kSize, kSize, 1.0F, zeros.data(), kSize,
+                                   zeros.data(), kSize, 0.0F, out.data(), kSize));
+}
+
 }  // namespace
 
 void product(const Product& p, MatrixBlock<const float> a, MatrixBlock<const float> b,
              MatrixBlock<float> d) {
   compute_alone();
+  static const bool has_kernels = (make_kernels(), true);
+  static_cast<void>(has_kernels);
   const dnnl_status_t status =
       dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, p.k, p.alpha,
                  a.data, a.stride, b.data, b.stride, p.beta, d.data, d.stride);

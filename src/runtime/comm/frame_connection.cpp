@@ -15,9 +15,27 @@ constexpr int kMostPieces = 64;  // at once, so that other connections have thei
 
 }  // namespace
 
-void FrameConnection::send_wire(std::string wire) {
+FrameConnection::FrameConnection(FileDescriptor socket, Handshake handshake, std::size_t most)
+    : socket_(std::move(socket)), handshake_(std::move(handshake)), most_(most) {
+  send_bytes(handshake_.greeting());
+}
+
+void FrameConnection::accept_up_to(std::size_t most) {
+  most_ = most;
+  if (proven_) proven_->reader.accept_up_to(most);
+}
+
+void FrameConnection::send(const GroupFrame& frame) {
   if (finished_) return;
-  unsent_.push_back(std::move(wire));
+  if (proven_)
+    send_bytes(to_wire(frame, proven_->seal));
+  else
+    early_.push_back(frame);
+}
+
+void FrameConnection::send_bytes(std::string bytes) {
+  if (bytes.empty()) return;
+  unsent_.push_back(std::move(bytes));
   if (unsent_.size() == 1) flush();
 }
 
@@ -54,13 +72,27 @@ FrameConnection::State FrameConnection::receive(std::vector<GroupFrame>& frames)
     if (count < 0 && errno == EAGAIN) break;
     if (count <= 0) state = State::kEnded;
     if (count <= 0) break;
-    reader_.add({piece.data(), static_cast<std::size_t>(count)});
-    while (std::optional<GroupFrame> frame = reader_.next())
-      frames.push_back(std::move(*frame));
-    if (reader_.failed()) state = State::kGarbage;
+    if (!take({piece.data(), static_cast<std::size_t>(count)}, frames)) state = State::kGarbage;
     if (static_cast<std::size_t>(count) < piece.size()) break;
   }
   return state;
+}
+
+bool FrameConnection::take(std::string_view bytes, std::vector<GroupFrame>& frames) {
+  if (proven_) {
+    proven_->reader.add(bytes);
+    while (std::optional<GroupFrame> frame = proven_->reader.next())
+      frames.push_back(std::move(*frame));
+    return !proven_->reader.failed();
+  }
+  send_bytes(handshake_.receive(bytes));
+  if (handshake_.state() == Handshake::State::kProven) {
+    proven_.emplace(
+        Proven{.seal = handshake_.outgoing(), .reader = FrameReader(handshake_.incoming(), most_)});
+    for (const GroupFrame& frame : std::exchange(early_, {}))
+      send(frame);
+  }
+  return handshake_.state() != Handshake::State::kRefused;
 }
 
 }  // namespace muo

@@ -6,8 +6,7 @@
 namespace muo {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x6d756f67;  // muograph
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kSizeBytes = 4, kHeadBytes = 1 + 1 + 8 + 4;
 constexpr std::int64_t kMostRanks = 1 << 20;
 
@@ -79,8 +78,9 @@ std::optional<GroupMember> get_member(Reader& reader) {
 
 }  // namespace
 
-std::string to_wire(const GroupFrame& frame) {
-  const std::size_t size = kHeadBytes + frame.site.size() + frame.payload.size();
+std::string to_wire(const GroupFrame& frame, FrameSeal& seal) {
+  const std::size_t size =
+      kHeadBytes + frame.site.size() + frame.payload.size() + FrameSeal::kBytes;
   std::string wire = Writer()
                          .put(static_cast<std::uint32_t>(size))
                          .put(static_cast<std::uint8_t>(frame.type))
@@ -88,7 +88,8 @@ std::string to_wire(const GroupFrame& frame) {
                          .put(frame.number)
                          .put(frame.site)
                          .take();
-  return wire += frame.payload;
+  wire += frame.payload;
+  return wire += seal.seal(wire);
 }
 
 void FrameReader::add(std::string_view bytes) {
@@ -103,9 +104,12 @@ std::optional<GroupFrame> FrameReader::next() {
   const std::string_view come = std::string_view(bytes_).substr(begin_);
   if (failed_ || come.size() < kSizeBytes) return std::nullopt;
   const std::size_t size = Reader(come).get<std::uint32_t>();
-  failed_ = size < kHeadBytes || size > most_;
+  failed_ = size < kHeadBytes + FrameSeal::kBytes || size > most_;
   if (failed_ || come.size() < kSizeBytes + size) return std::nullopt;
-  Reader reader(come.substr(kSizeBytes, size));
+  const std::string_view sealed = come.substr(0, kSizeBytes + size - FrameSeal::kBytes);
+  failed_ = !seal_.accepts(sealed, come.substr(sealed.size(), FrameSeal::kBytes));
+  if (failed_) return std::nullopt;
+  Reader reader(sealed.substr(kSizeBytes));
   const auto type = reader.get<std::uint8_t>();
   GroupFrame frame{.type = static_cast<GroupFrame::Type>(type),
                    .channel = reader.get<std::uint8_t>(),
@@ -118,10 +122,9 @@ std::optional<GroupFrame> FrameReader::next() {
   return frame;
 }
 
-// The token comes before all that versions may differ in.
 std::string encode(const GroupHello& hello) {
   Writer writer;
-  writer.put(kMagic).put(kVersion).put(hello.token);
+  writer.put(kVersion);
   writer.put(std::int64_t{hello.process}).put(std::int64_t{hello.processes});
   put(writer, hello.member);
   return writer.take();
@@ -129,10 +132,8 @@ std::string encode(const GroupHello& hello) {
 
 std::optional<GroupHello> decode_hello(std::string_view payload) {
   Reader reader(payload);
-  if (reader.get<std::uint32_t>() != kMagic) return std::nullopt;
   GroupHello hello;
   hello.same_version = reader.get<std::uint32_t>() == kVersion;
-  hello.token = reader.text();
   if (!hello.same_version) return reader.good() ? std::optional(hello) : std::nullopt;
   hello.process = static_cast<int>(reader.get<std::int64_t>());
   hello.processes = static_cast<int>(reader.get<std::int64_t>());

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/comm/handshake.h"
+
 namespace muo {
 
 // What processes of a group send each other.
@@ -28,14 +30,15 @@ struct GroupFrame {
   std::string site = {}, payload = {};
 };
 
-// On the wire: the number of bytes that follow, the fields in their order, little-endian.
-std::string to_wire(const GroupFrame& frame);
+// On the wire: the number of bytes that follow, the fields in their order, little-endian, the seal.
+std::string to_wire(const GroupFrame& frame, FrameSeal& seal);
 
 // Cuts what comes into frames.
 class FrameReader {
  public:
-  // A frame that says to have more bytes is none.
-  explicit FrameReader(std::size_t most = GroupFrame::kMostBytes) : most_(most) {}
+  // A frame that says to have more bytes, or whose seal is wrong, is none.
+  explicit FrameReader(FrameSeal seal, std::size_t most = GroupFrame::kMostBytes)
+      : seal_(std::move(seal)), most_(most) {}
   void accept_up_to(std::size_t most) { most_ = most; }
 
   void add(std::string_view bytes);
@@ -44,6 +47,7 @@ class FrameReader {
   [[nodiscard]] bool failed() const { return failed_; }
 
  private:
+  FrameSeal seal_;
   std::size_t most_;
   std::string bytes_;
   std::size_t begin_ = 0;  // of what is not cut yet
@@ -57,8 +61,7 @@ struct GroupMember {
 };
 
 struct GroupHello {
-  std::string token;
-  bool same_version = true;  // else the token is all that is known
+  bool same_version = true;  // else nothing else is known
   int process = 0, processes = 1;
   GroupMember member = {};
 };

@@ -21,24 +21,18 @@ constexpr std::size_t kMostHelloBytes = 4096, kMostStrangers = 64;
 constexpr std::chrono::seconds kToConnect{5}, kToAnswer{1};
 constexpr milliseconds kToTryAgain{50};
 
-// Takes as long whatever the first difference is, so that a token cannot be guessed bit by bit.
-bool same_token(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  volatile unsigned difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    difference = difference | static_cast<unsigned char>(a[i] ^ b[i]);
-  return difference == 0;
-}
-
 milliseconds until(Clock::time_point end) {
   return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(end - Clock::now()));
 }
 
 // One attempt. None: `why` says how it failed.
 std::optional<JoinedGroup> greet(FileDescriptor socket, const GroupHello& hello,
-                                 Clock::time_point end, std::string& why) {
+                                 const std::string& secret, Clock::time_point end,
+                                 std::string& why) {
   end = std::max(end, Clock::now() + kToAnswer);
-  JoinedGroup joined{.connection = FrameConnection(std::move(socket)), .frames = {}};
+  JoinedGroup joined{.connection = FrameConnection(std::move(socket),
+                                                   Handshake(Handshake::Side::kJoining, secret)),
+                     .frames = {}};
   joined.connection.send({.type = GroupFrame::Type::kHello, .payload = encode(hello)});
   for (;;) {
     pollfd wanted = {.fd = joined.connection.number(), .events = POLLIN, .revents = 0};
@@ -50,8 +44,8 @@ std::optional<JoinedGroup> greet(FileDescriptor socket, const GroupHello& hello,
     if (!joined.frames.empty()) break;
     if (state == FrameConnection::State::kOpen) continue;
     why =
-        "what listens there turns this process away: another run, another program, or the "
-        "processes were started with different tokens";
+        "what listens there is not process 0 of this launch: another run, another program, or "
+        "MUO_STORE_TOKEN differs";
     return std::nullopt;
   }
   const GroupFrame& answer = joined.frames.front();
@@ -80,7 +74,9 @@ void GroupReception::accept_all() {
       // Later: else one who cannot be accepted would keep poll() from ever waiting.
       out_of_sockets_ = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
       if (!socket) break;
-      strangers_.push_back({.connection = FrameConnection(std::move(socket), kMostHelloBytes)});
+      strangers_.push_back({.connection = FrameConnection(
+                                std::move(socket), Handshake(Handshake::Side::kAccepting, secret_),
+                                kMostHelloBytes)});
       if (strangers_.size() <= kMostStrangers) continue;
       strangers_.pop_front();
       ++turned_away_;
@@ -102,7 +98,7 @@ std::vector<GroupReception::Comer> GroupReception::receive(Duration elapsed) {
     std::optional<GroupHello> hello;
     if (frames.size() == 1 && frames.front().type == GroupFrame::Type::kHello)
       hello = decode_hello(frames.front().payload);
-    if (hello && same_token(hello->token, token_)) {
+    if (hello) {
       comers.push_back({.hello = std::move(*hello), .connection = std::move(stranger->connection)});
     } else if (!stranger->refused) {
       ++turned_away_;
@@ -119,10 +115,17 @@ void GroupReception::turn_away(Comer comer, const GroupFrame& answer) {
 }
 
 JoinedGroup join_group(const std::string& name, int port, const GroupHello& hello,
-                       milliseconds patience) {
+                       const LaunchSecret& secret, milliseconds patience) {
   const Clock::time_point end = Clock::now() + patience;
   for (;;) {
-    std::string why;
+    std::string why, key;
+    try {
+      key = secret();
+    } catch (const InputError&) {
+      if (until(end) == milliseconds(0)) throw;
+      std::this_thread::sleep_for(std::min(until(end), kToTryAgain));
+      continue;
+    }
     const ResolvedName resolved = resolve_name(name, port);
     if (resolved.addresses.empty())
       why = concat("the name is not known here (", resolved.error, ")");
@@ -134,7 +137,7 @@ JoinedGroup join_group(const std::string& name, int port, const GroupHello& hell
         why = concat(system_error_text(error), "; does it run there, and is its port let through?");
         continue;
       }
-      if (auto joined = greet(std::move(socket), hello, end, why)) return std::move(*joined);
+      if (auto joined = greet(std::move(socket), hello, key, end, why)) return std::move(*joined);
     }
     if (until(end) == milliseconds(0))
       throw Error(concat("after ", seconds_text(patience), " no answer from process 0 at ",

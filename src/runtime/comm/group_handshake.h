@@ -8,12 +8,13 @@
 
 #include "runtime/comm/frame_connection.h"
 #include "runtime/comm/group_frame.h"
+#include "runtime/comm/process_group.h"
 #include "runtime/comm/tcp_socket.h"
 
 namespace muo {
 
 // Where process 0 receives those who come. Nobody who connects keeps it from the others, and of
-// those who do not know the token it takes no more than a few bytes.
+// those who have not proved that they know the secret it takes no more than a few bytes.
 class GroupReception {
  public:
   using Duration = std::chrono::steady_clock::duration;
@@ -23,18 +24,18 @@ class GroupReception {
   };
 
   // Who has not said hello after `to_say_hello` is turned away.
-  GroupReception(ListeningSockets listening, std::string token, Duration to_say_hello)
-      : listening_(std::move(listening)), token_(std::move(token)), to_say_hello_(to_say_hello) {}
+  GroupReception(ListeningSockets listening, std::string secret, Duration to_say_hello)
+      : listening_(std::move(listening)), secret_(std::move(secret)), to_say_hello_(to_say_hello) {}
 
   // What to poll to hear of them.
   [[nodiscard]] std::vector<int> descriptors() const;
-  // Those who have come and know the token; call it often, `elapsed` after the last time.
+  // Those who have come and know the secret; call it often, `elapsed` after the last time.
   std::vector<Comer> receive(Duration elapsed);
   // Of those who are not taken: the answer, and no more.
   void turn_away(Comer comer, const GroupFrame& answer);
 
   [[nodiscard]] const ListeningSockets& listening() const { return listening_; }
-  [[nodiscard]] int turned_away() const { return turned_away_; }  // as they did not say the token
+  [[nodiscard]] int turned_away() const { return turned_away_; }  // without a proof
 
  private:
   struct Stranger {
@@ -45,7 +46,7 @@ class GroupReception {
   void accept_all();
 
   const ListeningSockets listening_;
-  const std::string token_;
+  const std::string secret_;
   const Duration to_say_hello_;
   std::list<Stranger> strangers_;  // the oldest first
   bool out_of_sockets_ = false;
@@ -56,10 +57,10 @@ struct JoinedGroup {
   FrameConnection connection;      // to process 0
   std::vector<GroupFrame> frames;  // that have come already
 };
-// Connects to process 0, as often as it takes. Throws Error after `patience`, InputError if process
-// 0 refuses.
+// Connects to process 0, as often as it takes, and asks for the secret each time. Throws Error
+// after `patience`; InputError if process 0 refuses, or if there was no secret until then.
 JoinedGroup join_group(const std::string& name, int port, const GroupHello& hello,
-                       std::chrono::milliseconds patience);
+                       const LaunchSecret& secret, std::chrono::milliseconds patience);
 
 // "60 s"
 std::string seconds_text(std::chrono::milliseconds time);

@@ -20,7 +20,6 @@ namespace {
 using std::chrono::milliseconds;
 using Type = GroupFrame::Type;
 
-constexpr std::size_t kMostTokenBytes = 1024;
 constexpr std::size_t kMostMessage = GroupFrame::kMostBytes - (std::size_t{64} << 10);
 constexpr int kInputErrorCode = 2;
 constexpr milliseconds kToFreeAPort(5000);  // of a run before this one, which ends
@@ -66,7 +65,7 @@ ProcessGroup::Impl::Impl(const ProcessGroupOptions& options)
       peers_(static_cast<std::size_t>(members_.processes())) {
   MUO_CHECK(options.process >= 0 && options.process < options.processes, "process ",
             options.process, " of ", options.processes);
-  MUO_CHECK(options.ranks > 0 && options.token.size() <= kMostTokenBytes);
+  MUO_CHECK(options.ranks > 0 && (options.processes == 1 || options.secret));
   MUO_CHECK(options.silence >= 2 * options.beat, "beats of ", seconds_text(options.beat),
             ", and silence of ", seconds_text(options.silence));
   MUO_CHECK(wake_, "eventfd: ", system_error_text(errno));
@@ -91,19 +90,19 @@ void ProcessGroup::Impl::start() {
     return;
   }
   if (is_first()) {
+    std::string secret = options_.secret();
     reception_.emplace(listen_at(options_.address, options_.port,
                                  std::min<milliseconds>(options_.patience, kToFreeAPort)),
-                       options_.token, std::min<Duration>(options_.silence, kToSayHello));
+                       std::move(secret), std::min<Duration>(options_.silence, kToSayHello));
   } else {
     JoinedGroup joined = join_group(options_.address, options_.port,
-                                    {.token = options_.token,
-                                     .process = options_.process,
+                                    {.process = options_.process,
                                      .processes = options_.processes,
                                      .member = members_.all().front()},
-                                    options_.patience);
+                                    options_.secret, options_.patience);
     peer(0).connection = std::move(joined.connection);
     for (GroupFrame& frame : joined.frames)
-      MUO_CHECK(take(0, std::move(frame)), "process 0 has sent what no muograph sends");
+      MUO_CHECK(take(0, std::move(frame)), "protocol violation by process 0");
   }
   thread_ = start_thread([this] {
     block_signals_from_outside();
@@ -129,9 +128,9 @@ std::string ProcessGroup::Impl::missing_text() const {
   if (!listening.where.empty()) text += concat(" (", listening.where, ")");
   if (listening.only_this_host) text += ", which no other host reaches";
   if (const int strangers = reception_->turned_away(); strangers > 0)
-    text += concat("; ", strangers, " that came without the run's token ",
+    text += concat("; ", strangers, " that did not know the launch's secret ",
                    strangers == 1 ? "was" : "were", " turned away");
-  return text + ": are they running, with this address, port and token?";
+  return text + ": are they running, with this address, port and secret?";
 }
 
 void ProcessGroup::Impl::wait(Lock& lock, const std::function<bool()>& ready) {
@@ -158,11 +157,10 @@ void ProcessGroup::Impl::wake() const {
 }
 
 void ProcessGroup::Impl::send_all(const GroupFrame& frame) {
-  const std::string wire = to_wire(frame);
   bool all_sent = true;
   for (Peer& peer : peers_)
     if (peer.connection) {
-      peer.connection->send_wire(wire);
+      peer.connection->send(frame);
       all_sent = all_sent && !peer.connection->has_unsent();
     }
   if (!all_sent) wake();

@@ -22,12 +22,16 @@ struct RankRange {
 // write checkpoints in the background.
 enum class Channel : std::uint8_t { kRun, kSaves };
 
+// What the processes of a launch know and nobody else does: any bytes. Throws InputError as long as
+// there is none.
+using LaunchSecret = std::function<std::string()>;
+
 struct ProcessGroupOptions {
   int process = 0, processes = 1;
   std::string address = "127.0.0.1";  // where process 0 listens: one of its own, or its host's name
   int port = 0;
-  std::string token = {};  // the same in all processes; who does not know it is turned away
-  int ranks = 1;           // of this process
+  LaunchSecret secret = {};  // the same in all processes; who does not know it is turned away
+  int ranks = 1;             // of this process
   std::chrono::milliseconds patience = std::chrono::seconds(60);  // until all are there
   std::chrono::milliseconds beat = std::chrono::seconds(1);
   std::chrono::milliseconds silence = std::chrono::seconds(20);  // without a beat: a failure
@@ -44,8 +48,8 @@ struct ProcessGroupOptions {
 // that is what the cause was. Time in which this process was stopped itself does not count. A
 // meeting that RankProgress::check() ends, as a rank waits in it, counts as held.
 //
-// Nothing is encrypted, the token neither: it keeps other runs and strays out, not who can read
-// along.
+// Processes prove to each other that they know the launch's secret before they say anything, and
+// every frame is authenticated (handshake.h). Nothing is encrypted.
 class ProcessGroup {
  public:
   // Returns when all are there. Throws Error that names those who are missing, and InputError if

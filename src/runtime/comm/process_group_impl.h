@@ -102,6 +102,7 @@ class ProcessGroup::Impl {
   void serve(const std::vector<pollfd>& sockets, Duration elapsed);
   void receive(int process);
   [[nodiscard]] bool take(int process, GroupFrame frame);
+  [[nodiscard]] bool queue(int process, GroupFrame frame);
   void lose(int process, FrameConnection::State state);
   void admit(GroupReception::Comer comer);
   void hear(const GroupFailure& failure);

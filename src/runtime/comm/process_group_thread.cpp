@@ -113,9 +113,7 @@ bool ProcessGroup::Impl::take(int process, GroupFrame frame) {
       break;
     }
     case Type::kMeeting:
-      if (frame.channel >= kChannels) return false;
-      peer(process).parts[frame.channel].push_back(std::move(frame));
-      break;
+      return queue(process, std::move(frame));
     case Type::kFailure: {
       const auto failure = decode_failure(frame.payload);
       if (!failure) return false;
@@ -134,6 +132,20 @@ bool ProcessGroup::Impl::take(int process, GroupFrame frame) {
   return true;
 }
 
+// Who calls waits for the others before long, so more than this does not come.
+bool ProcessGroup::Impl::queue(int process, GroupFrame frame) {
+  constexpr std::size_t kMaxParts = 1024, kMaxBytes = 2 * GroupFrame::kMostBytes;
+  if (frame.channel >= kChannels) return false;
+  std::deque<GroupFrame>& parts = peer(process).parts[frame.channel];
+  std::size_t bytes = frame.payload.size();
+  for (const GroupFrame& part : parts)
+    bytes += part.payload.size();
+  if (parts.size() >= kMaxParts || bytes > kMaxBytes) return false;
+  parts.push_back(std::move(frame));
+  changed_.notify_all();
+  return true;
+}
+
 void ProcessGroup::Impl::hear(const GroupFailure& failure) {
   if (is_first()) return set_failure(failure, false);
   if (failure_ == failure) return;  // this process' own, which process 0 has passed on
@@ -147,7 +159,7 @@ void ProcessGroup::Impl::lose(int process, State state) {
   if (closing_ || peer(process).left) return;
   set_failure(
       {.cause = concat(members_.describe(process),
-                       state == State::kGarbage ? " has sent what no muograph sends"
+                       state == State::kGarbage ? ": protocol violation"
                                                 : " has ended; what it has written may say why")},
       false);
 }

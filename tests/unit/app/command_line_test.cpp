@@ -283,7 +283,7 @@ TEST(CommandLine, RefusesUnknownCommandsAndSuggests) {
   EXPECT_THAT(error_of({"42"}), HasSubstr("give train, sweep, eval, sample, plan, bench, report, "
                                           "checkpoint, tokenize, tokenizer, doctor"));
   EXPECT_THAT(error_of({"checkpoint", "improt"}),
-              HasSubstr("'improt' is none of import, export, inspect, verify"));
+              HasSubstr("unknown subcommand 'improt': give import, export, inspect, verify"));
   EXPECT_THAT(error_of({"checkpoint", "import"}), HasSubstr("--model is required"));
   EXPECT_THAT(error_of({}), HasSubstr("no command"));
 }

@@ -61,7 +61,7 @@ TEST(Launch, OfMpirunOnOneHostMeetsThere) {
   EXPECT_EQ(launch->processes_here, 3);
   EXPECT_EQ(launch->address, "127.0.0.1");
   EXPECT_FALSE(launch->port);
-  EXPECT_EQ(launch->token, "1549926401");
+  EXPECT_EQ(launch->id, "1549926401");
   EXPECT_TRUE(launch->has_mpi);
 }
 
@@ -89,7 +89,7 @@ TEST(Launch, OfTorchrunIsThatOfItsVariables) {
   EXPECT_EQ(launch->processes_here, 2);
   EXPECT_EQ(launch->address, "node-a");
   EXPECT_EQ(launch->port, 29500);
-  EXPECT_EQ(launch->token, "abc");
+  EXPECT_EQ(launch->id, "abc");
 }
 
 TEST(Launch, OfSrunMeetsAtTheFirstNode) {
@@ -100,7 +100,7 @@ TEST(Launch, OfSrunMeetsAtTheFirstNode) {
   EXPECT_EQ(launch->processes, 8);
   EXPECT_EQ(launch->processes_here, 4);
   EXPECT_EQ(launch->address, "node03");
-  EXPECT_EQ(launch->token, "77.0");
+  EXPECT_EQ(launch->id, "77.0");
   EXPECT_FALSE(launch->has_mpi);
   Variables with_mpi = kSrun;
   with_mpi["PMIX_RANK"] = "5";
@@ -157,6 +157,16 @@ TEST(Launch, TakesAnAddressInBracketsAndPortsThatHaveASuccessor) {
   }
 }
 
+TEST(Launch, HasTheSecretOfItsVariableIfThatIsLongEnough) {
+  Variables variables = of_mpirun(0, 2);
+  EXPECT_EQ(launch_of(variables)->secret, "");
+  variables["MUO_STORE_TOKEN"] = std::string(32, 's');
+  EXPECT_EQ(launch_of(variables)->secret, std::string(32, 's'));
+  variables["MUO_STORE_TOKEN"].pop_back();
+  EXPECT_THAT(test::message_of<InputError>([&] { launch_of(variables); }),
+              testing::HasSubstr("MUO_STORE_TOKEN: has 31 bytes, and 32 or more"));
+}
+
 TEST(Launch, OfMpirunWithinSlurmIsMpiruns) {
   Variables both = kSrun;
   both.merge(of_mpirun(1, 2));
@@ -172,13 +182,13 @@ TEST(Launch, ThatContradictsItselfIsRefused) {
   EXPECT_THROW(launch_of(of_mpirun(2, 2)), InputError);
 }
 
-TEST(Launch, MeetsOnTheStorePortElseAfterMasterPortElseByItsToken) {
+TEST(Launch, MeetsOnTheStorePortElseAfterMasterPortElseByItsId) {
   DeviceOptions devices;
   const auto port_of = [&](const Launch& launch) { return meeting_of(launch, devices, 1).port; };
-  const Launch torchrun{.by = "torchrun", .address = "node-a", .port = 29500, .token = "abc"};
-  const Launch mpirun{.by = "mpirun", .address = "node-a", .token = "abc"};
+  const Launch torchrun{.by = "torchrun", .address = "node-a", .port = 29500, .id = "abc"};
+  const Launch mpirun{.by = "mpirun", .address = "node-a", .id = "abc"};
   Launch another = mpirun;
-  another.token = "abd";
+  another.id = "abd";
   EXPECT_EQ(port_of(torchrun), 29501);
   EXPECT_NE(port_of(mpirun), port_of(another));
   for (const Launch& launch : {mpirun, another})

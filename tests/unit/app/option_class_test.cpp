@@ -64,6 +64,7 @@ Touched touched_by(const Settings& settings) {
         std::string_view(run.model.attention.deterministic ? "deterministic" : "")})
     out.constants += " " + std::string(part);
   out.constants += " " + std::to_string(run.model.document_token);
+  out.constants += " " + std::to_string(plan.newton_schulz_steps);
   return out;
 }
 
@@ -128,6 +129,16 @@ const std::vector<Case>& cases() {
       {"warmup-steps", "7"},
       {"warmdown-ratio", "0.5"},
       {"final-lr-frac", "0.5"},
+      {"momentum", "0.96"},
+      {"momentum-start", "0.5"},
+      {"momentum-ramp", "7"},
+      {"momentum-end", "0.5"},
+      {"nesterov", "off"},
+      {"muon-beta2", "0.5"},
+      {"adam-beta1", "0.5"},
+      {"adam-beta2", "0.5"},
+      {"adam-eps", "1e-8"},
+      {"ns-steps", "3"},
       {"optimizer-spec", "2025-10"},
       {"newton-schulz", "gram"},
       {"max-grad-norm", "1"},

@@ -68,6 +68,25 @@ TEST_F(GemmAlgorithmsFile, RestoresEveryBit) {
   EXPECT_EQ(loaded.find(kHere, "third"), std::nullopt);
 }
 
+TEST(GemmAlgorithms, OfAnotherProcessTakeTheirPlace) {
+  GemmAlgorithms theirs, ours;
+  EXPECT_TRUE(ours.adopt(theirs.text(), kHere));  // it has measured nothing
+  theirs.record(kHere, "p", algorithm(1));
+  theirs.record(kHere, "q", algorithm(2));
+  ours.record(kHere, "p", algorithm(3));
+  ours.record(kHere, "r", algorithm(4));
+  const int before = ours.adoptions();
+  EXPECT_TRUE(ours.adopt(theirs.text(), kHere));
+  EXPECT_NE(ours.adoptions(), before);
+  EXPECT_EQ(ours.find(kHere, "p"), algorithm(1));
+  EXPECT_EQ(ours.find(kHere, "q"), algorithm(2));
+  EXPECT_EQ(ours.find(kHere, "r"), algorithm(4));
+  GemmEnvironment other = kHere;
+  other.gpu = "Another GPU";
+  EXPECT_FALSE(GemmAlgorithms().adopt(theirs.text(), other));
+  EXPECT_THROW(ours.adopt("{}", kHere), InputError);
+}
+
 TEST_F(GemmAlgorithmsFile, IsNotUsedWithAnotherLibraryOrGpu) {
   GemmAlgorithms made;
   made.record(kHere, "p", algorithm(1));

@@ -153,10 +153,14 @@ TEST(DocumentReader, SaysWhereALineIsWrong) {
     return message_of<InputError>([&] { return read_all({file}, 1 << 20, field); });
   };
   EXPECT_THAT(error("{\"text\": \"a\"}\n{\"text\": \n"), HasSubstr("x.jsonl: line 2: "));
-  EXPECT_THAT(error("{\"body\": \"a\"}\n"), HasSubstr("x.jsonl: line 1: no field 'text'; --field"));
+  EXPECT_THAT(error("{\"body\": \"a\"}\n"),
+              HasSubstr("line 1: no field 'text'; text is in 'body': choose by --field"));
+  EXPECT_THAT(error("{\"id\": 1}\n"), HasSubstr("no field 'text'; --field names the one"));
+  EXPECT_THAT(error(R"({"messages": [{"role": "user", "content": "Hi"}]})"),
+              HasSubstr("'messages' is a conversation, and text is what is trained on: pipe the"));
   EXPECT_THAT(error("\n\n{\"text\": 5}\n"),
               HasSubstr("x.jsonl: line 3: field 'text' is not a string"));
-  EXPECT_THAT(error("[]\n"), HasSubstr("x.jsonl: line 1: not a JSON object"));
+  EXPECT_THAT(error("{\"text\": \"a\"}\n[]\n"), HasSubstr("x.jsonl: line 2: not a JSON object"));
   EXPECT_THAT(error("{\"text\": \"\xFF\"}\n"), HasSubstr("x.jsonl: line 1: "));
   EXPECT_EQ(error("{\"body\": \"a\"}\n", "body"), "no exception");
   EXPECT_EQ(error(R"({"text": "a", "other": [1e400, -1E+999, NaN]})"), "no exception");
@@ -190,15 +194,25 @@ TEST(DocumentReader, TakesOnlyWhatIsAsItsNameSays) {
   refused("k.txt.gz", gzip("\xFF\xFE\x2D\x4E"),
           "k.txt.gz is UTF-16, not text; convert it to UTF-8: iconv -f UTF-16 -t UTF-8");
   refused("k.jsonl", "\xFE\xFF" + utf16, "k.jsonl: line 1: UTF-16, not UTF-8; convert it");
-  refused("f.json", "{\n  \"text\": 1\n}", "f.json: line 1: ");
+  refused("f.json", "{\n  \"text\": 1\n}", "f.json is JSON of several lines each, not JSON Lines");
+  refused("l.json", "\n[{\"text\": \"a\"}]", "l.json is an array of JSON, not JSON Lines");
+  refused("m n.json.gz", gzip("[\n"),
+          concat("pipe it: zcat '", (dir.path() / "m n.json.gz").native(),
+                 "' | jq -c '.[]' | muograph tokenize -"));
+  refused("o.txt",
+          "Gr\xFC\xDF"
+          "e, \xE4\xF6.",
+          "o.txt is Latin-1 or the like, not text; byte 2 is the first that is not UTF-8: convert");
   refused("g.ndjson.zst", zstandard(R"({"name": "no text"})"), "line 1: no field 'text'");
   dir.write("h.txt", "text");
+  const std::string damaged = "\xFF\xFF\xFF\xFF \u00fc\u00df\u00e4\u00f6";
+  dir.write("h2.txt", damaged);
   dir.write("i.NDJSON.GZ", gzip("\r\n" + line + line));
   DocumentReader reader(list_files(std::vector{dir.path()}).files, {});
-  EXPECT_THAT(texts_of(reader), ElementsAre("text", "good", "good"));
+  EXPECT_THAT(texts_of(reader), ElementsAre("text", damaged, "good", "good"));
   EXPECT_EQ(reader.left_out().text(),
-            "3 JSON without lines with a field 'text', 1 Parquet, 1 UTF-16, 1 a tar archive, 2 "
-            "binary, 1 compressed by xz");
+            "5 JSON without lines with a field 'text', 1 Latin-1 or the like, 1 Parquet, 1 UTF-16, "
+            "1 a tar archive, 2 binary, 1 compressed by xz");
 }
 
 TEST(DocumentReader, SkipsAndCountsBadLinesIfAskedTo) {

@@ -76,6 +76,8 @@ TEST(InputFiles, PatternsAreExpandedInTheOrderOfBytes) {
   const auto none = dir.path() / "*.none";
   EXPECT_THAT(input_error({.paths = {none}}),
               AllOf(HasSubstr(none.native()), HasSubstr("nothing matches this pattern")));
+  EXPECT_THAT(input_error({.paths = {"hf://datasets/a/b"}}), HasSubstr("fetch it (`hf download "));
+  EXPECT_THAT(input_error({.paths = {"https://a.org/b.txt"}}), HasSubstr("fetch it (`curl -LO "));
 }
 
 TEST(InputFiles, WhatTokenizeReadsIsRefusedByNameOnly) {

@@ -3,14 +3,24 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
 
 #include "kernels/activation.h"
+#include "kernels/host/onednn.h"
 #include "kernels/host_kernels.h"
 #include "support/environment.h"
 
 namespace muo {
 namespace {
 
+using host::MatrixBlock;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -32,6 +42,40 @@ TEST(HostLibrary, IsTheOneForThisCpu) {
   EXPECT_THAT(library.dli_fname, Not(HasSubstr("glibc-hwcaps")));
   EXPECT_THAT(describe_host_kernels(), Not(StartsWith("AVX-512")));
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// In a program of its own, which has no kernels of oneDNN yet.
+TEST(HostLibraryDeathTest, WithoutMemoryForOneDnnsKernelsSaysSo) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto multiply = [](std::int64_t bytes_left) {
+    const std::array<float, 256> x{};
+    std::array<float, 256> out{};
+    std::ifstream sizes("/proc/self/statm");
+    rlim_t pages = 0;
+    sizes >> pages;
+    const rlim_t bytes =
+        pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + static_cast<rlim_t>(bytes_left);
+    const rlimit limit = {.rlim_cur = bytes, .rlim_max = bytes};
+    ::setrlimit(RLIMIT_AS, &limit);
+    try {
+      host::product({.m = 16,
+                     .n = 16,
+                     .k = 16,
+                     .transpose_a = false,
+                     .transpose_b = false,
+                     .alpha = 1.0F,
+                     .beta = 0.0F},
+                    MatrixBlock<const float>{x.data(), 16}, MatrixBlock<const float>{x.data(), 16},
+                    MatrixBlock<float>{out.data(), 16});
+    } catch (const std::exception& error) {
+      std::fputs(error.what(), stderr);
+      std::_Exit(3);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(multiply(8 << 20), testing::ExitedWithCode(3), "memory for oneDNN's kernels: 32 MiB");
+}
+#endif
 
 }  // namespace
 }  // namespace muo

@@ -100,6 +100,25 @@ TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
       }
 }
 
+// Without Nesterov's look-ahead the input is the new momentum, to the bit.
+TEST(MuonInput, OfPlainMomentumIsTheMomentumThatACommitStores) {
+  KernelStream stream;
+  const MuonScalars scalars;
+  scalars.tensor.tensor().as_struct<StepScalars>()->muon_look_ahead = 1;
+  const Shape shape{257};
+  const HostTensor grad = random_tensor(shape, "grad"), momentum = random_tensor(shape, "momentum");
+  const HostTensor weight(shape), replica(shape, DType::kBF16), u(shape), input(shape);
+  muon_nesterov(stream,
+                {.x = input, .grad = grad, .momentum = momentum, .scalars = scalars.tensor});
+  muon_commit(stream, {.weight = weight,
+                       .replica = replica,
+                       .momentum = momentum,
+                       .u = u,
+                       .grad = grad,
+                       .scalars = scalars.tensor});
+  EXPECT_TRUE(std::ranges::equal(input.values(), momentum.values()));
+}
+
 // The reference rounds where nanochat does, but what it rounds differs by fp32's errors. They
 // change a rounded value only if they straddle a boundary between two values of bf16. The errors
 // are below 64 units of fp32 relative to values whose boundaries are at least a unit of bf16 apart:

@@ -254,6 +254,10 @@ TEST(NewtonSchulz, AgreesWithDoubleInEveryForm) {
       expect_agrees(shape, dtype, optim::kFixedQuintic);
     }
     expect_agrees({1, 100, 104}, dtype, optim::kPolarExpress);
+    for (const std::int64_t steps : {1, 2, 4, 7}) {
+      expect_agrees({1, 24, 96}, dtype, optim::first_steps(optim::optimizer_versions()[0], steps));
+      expect_agrees({1, 24, 24}, dtype, optim::first_steps(optim::optimizer_versions()[2], steps));
+    }
   }
 }
 
@@ -306,6 +310,8 @@ TEST(NewtonSchulz, FlopsAreThoseOfTheForm) {
   EXPECT_EQ(cubes("plain", {64, 64}), 30);
   EXPECT_EQ(cubes("symmetric", {64, 64}), 20);
   EXPECT_EQ(cubes("gram", {64, 64}), 20);
+  EXPECT_EQ(optim::newton_schulz_flops({64, 64}, optim::newton_schulz_forms().front(), 3) / kCube,
+            18);
 }
 
 TEST(NewtonSchulz, AnUnknownFormIsRefusedWithTheKnown) {

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
+#include "optim/optimizer_options.h"
 #include "support/drawn.h"
 #include "support/errors.h"
 #include "support/toy_step.h"
@@ -38,6 +40,46 @@ TEST(OptimizerVersions, AreBitwiseTheSameUnderEveryStrategy) {
         EXPECT_NE(first, other) << version.name;
       results.push_back(first);
     }
+  }
+}
+
+// What a schedule is, once more, in double, at every step.
+TEST(OptimizerOptions, SetMomentumBetasAndTheirSchedule) {
+  optim::OptimizerOptions options;
+  options.momentum_start = 0.5;
+  options.momentum = 0.8;
+  options.momentum_end = 0.6;
+  options.momentum_ramp = 7;
+  options.warmdown_ratio = 0.4;
+  options.muon_beta2 = 0.99;
+  options.adam_beta1 = 0.7;
+  options.adam_beta2 = 0.98;
+  options.adam_eps = 1e-8;
+  const HyperParameters hyper = optim::make_hyper_parameters(options, {}, 50);
+  StepScalars scalars;
+  for (scalars.step = 0; scalars.step < 60; ++scalars.step) {
+    fill_step_scalars(hyper, scalars);
+    const auto it = static_cast<double>(scalars.step);
+    const double want = it < 7    ? 0.5 + 0.3 * it / 7
+                        : it < 30 ? 0.8
+                                  : 0.8 - 0.2 * std::min(1.0, (it - 30) / 20);
+    EXPECT_NEAR(scalars.muon_momentum, want, 1e-7) << it;
+    EXPECT_EQ(scalars.muon_look_ahead, scalars.muon_momentum);
+    EXPECT_EQ(scalars.muon_beta2, 0.99F);
+    for (const int group : {0, 1, 2, 3, 4, 5}) {
+      EXPECT_EQ(scalars.adam[group].beta1, 0.7F);
+      EXPECT_EQ(scalars.adam[group].beta2, 0.98F);
+      EXPECT_EQ(scalars.adam[group].eps, 1e-8F);
+    }
+  }
+  options.momentum = options.momentum_end = 0.95;  // a constant
+  options.momentum_ramp = 0;
+  options.nesterov = false;
+  const HyperParameters constant = optim::make_hyper_parameters(options, {}, 50);
+  for (scalars.step = 0; scalars.step < 60; ++scalars.step) {
+    fill_step_scalars(constant, scalars);
+    EXPECT_EQ(scalars.muon_momentum, 0.95F);
+    EXPECT_EQ(scalars.muon_look_ahead, 1.0F);
   }
 }
 

@@ -65,7 +65,7 @@ class NoDescriptors {
 
 TEST(GroupReception, WithoutFreeDescriptorsStopsPollingAndAcceptsLater) {
   const int port = free_port();
-  GroupReception reception(listen_at("127.0.0.1", port), "a token", seconds(20));
+  GroupReception reception(listen_at("127.0.0.1", port), "a secret", seconds(20));
   const FileDescriptor comer = connect_to_port(port);
   pollfd listening = {.fd = reception.descriptors().at(0), .events = POLLIN, .revents = 0};
   ASSERT_EQ(::poll(&listening, 1, -1), 1);
@@ -81,11 +81,17 @@ TEST(GroupReception, WithoutFreeDescriptorsStopsPollingAndAcceptsLater) {
 TEST(FrameConnection, AfterTheOtherSideHasGoneMayStillBeSentTo) {
   std::array<int, 2> ends = {};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
-  FrameConnection connection{FileDescriptor(ends[0])};
-  FileDescriptor other(ends[1]);
+  FrameConnection connection(FileDescriptor(ends[0]), Handshake(Handshake::Side::kJoining, "s"));
+  auto other = std::make_unique<FrameConnection>(FileDescriptor(ends[1]),
+                                                 Handshake(Handshake::Side::kAccepting, "s"));
+  std::vector<GroupFrame> frames;
+  for (int messages = 0; messages < 2; ++messages) {
+    EXPECT_EQ(other->receive(frames), FrameConnection::State::kOpen);
+    EXPECT_EQ(connection.receive(frames), FrameConnection::State::kOpen);
+  }
   connection.send({.payload = std::string(8 << 20, 'x')});
   ASSERT_TRUE(connection.has_unsent());  // a part has been sent
-  other = FileDescriptor();
+  other.reset();
   connection.flush();
   EXPECT_FALSE(connection.has_unsent());
   connection.send({});

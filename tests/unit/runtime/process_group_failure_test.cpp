@@ -20,9 +20,7 @@ namespace muo {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using test::ChildProcess;
-using test::connect_to_port;
 using test::eventually;
 using test::free_port;
 using test::message_of;
@@ -33,10 +31,8 @@ using test::run_groups;
 using test::run_world;
 using testing::AllOf;
 using testing::Each;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 using testing::StartsWith;
 
 constexpr Channel kRun = Channel::kRun, kSaves = Channel::kSaves;
@@ -283,216 +279,20 @@ TEST(ProcessGroupFailure, AStoppedProcessThatIsSentMuchKeepsTheOthersFromNothing
   EXPECT_EQ(child.wait(), 0);
 }
 
-std::vector<GroupFrame> frames_until_the_end(FrameConnection& connection) {
-  std::vector<GroupFrame> frames;
-  while (connection.receive(frames) == FrameConnection::State::kOpen) {
-    pollfd socket = {.fd = connection.number(), .events = POLLIN, .revents = 0};
-    MUO_CHECK(::poll(&socket, 1, 20'000) == 1, "nothing for 20 s, and no end");
-  }
-  return frames;
-}
-
-// What process 0 answers to a hello, until it ends the connection.
-std::vector<GroupFrame> answers_to(int port, const std::string& payload) {
-  FrameConnection connection(connect_to_port(port));
-  connection.send({.type = GroupFrame::Type::kHello, .payload = payload});
-  return frames_until_the_end(connection);
-}
-
-TEST(ProcessGroupStrangers, AreTurnedAwayAndKeepNobodyWaiting) {
-  const int port = free_port();
-  std::vector<FileDescriptor> silent;
-  const auto strangers = [&] {
-    while (!silent.emplace_back(connect_to_port(port)))
-      silent.pop_back();
-    for (int i = 0; i < 80; ++i)
-      silent.push_back(connect_to_port(port));
-    const FileDescriptor other = connect_to_port(port);
-    constexpr std::string_view kGarbage = "GET / HTTP/1.1\r\nHost: node-a\r\n\r\n";
-    EXPECT_GT(::send(other.number(), kGarbage.data(), kGarbage.size(), MSG_NOSIGNAL), 0);
-    GroupHello hello{.token = "a tokem", .process = 1, .processes = 3};
-    EXPECT_THAT(answers_to(port, encode(hello)), IsEmpty());
-    hello.token = "a token and more";
-    EXPECT_THAT(answers_to(port, encode(hello)), IsEmpty());
-    hello.token = "";
-    EXPECT_THAT(answers_to(port, encode(hello)), IsEmpty());
-    EXPECT_THAT(answers_to(port, "a payload of another program"), IsEmpty());
-  };
-  const auto outcomes =
-      run_groups({options_of(0, 3, port), options_of(1, 3, port), options_of(2, 3, port)},
-                 [&](ProcessGroup& group) {
-                   group.meet(kRun, "a meeting");
-                   if (group.process() == 1) strangers();
-                   group.meet(kRun, "another");
-                   group.leave();
-                 });
-  EXPECT_THAT(outcomes, Each(IsEmpty()));
-
-  // Also while the group comes together.
-  ProcessGroupOptions first = options_of(0, 2, port);
-  std::string outcome;
-  std::jthread waits([&] {
-    outcome = outcome_of([&] {
-      ProcessGroup group(first);
-      group.leave();
-    });
-  });
-  strangers();
-  EXPECT_EQ(outcome_of([&] { ProcessGroup(options_of(1, 2, port)).leave(); }), "");
-  waits.join();
-  EXPECT_EQ(outcome, "");
-}
-
-TEST(ProcessGroupStrangers, ThatSayNothingAreNotKept) {
-  const int port = free_port();
-  ProcessGroupOptions first = options_of(0, 2, port);
-  first.silence = milliseconds(300);
-  const auto outcomes = run_groups({first, options_of(1, 2, port)}, [&](ProcessGroup& group) {
-    if (!group.is_first()) {
-      FrameConnection connection(connect_to_port(port));
-      const auto start = std::chrono::steady_clock::now();
-      EXPECT_THAT(frames_until_the_end(connection), IsEmpty());
-      EXPECT_GT(std::chrono::steady_clock::now() - start, milliseconds(250));
+TEST(ProcessGroupFailure, WhoSendsWithoutEndIsRefused) {
+  const std::string part(100, 'x');
+  const auto outcomes = run_world(2, [&](ProcessGroup& group) {
+    if (group.is_first()) {
+      for (;;)
+        group.meet(kSaves, "another meeting");
+    } else {
+      for (;;)
+        static_cast<void>(group.to_first(kRun, "values", part));
     }
-    group.leave();
   });
-  EXPECT_THAT(outcomes, Each(IsEmpty()));
-}
-
-TEST(ProcessGroupStart, WhoHasNotComeIsNamed) {
-  const int port = free_port();
-  std::vector<ProcessGroupOptions> options = {options_of(0, 4, port), options_of(1, 4, port)};
-  options[0].patience = milliseconds(300);
-  const auto outcomes = run_groups(options, [](ProcessGroup&) { FAIL(); });
-  EXPECT_THAT(outcomes,
-              Each(StartsWith(concat("Error: after 0.3 s processes 2 and 3 of 4 have not come to "
-                                     "127.0.0.1:",
-                                     port, ", which no other host reaches: are they"))));
-
-  ProcessGroupOptions without_first = options_of(1, 2, port);
-  without_first.patience = milliseconds(200);
-  EXPECT_THAT(outcome_of([&] { ProcessGroup group(without_first); }),
-              StartsWith(concat("Error: after 0.2 s no answer from process 0 at 127.0.0.1:", port,
-                                ": Connection refused")));
-}
-
-TEST(ProcessGroupStart, OtherTokensAreReportedOnBothSides) {
-  const int port = free_port();
-  std::vector<ProcessGroupOptions> options = {options_of(0, 2, port), options_of(1, 2, port)};
-  options[0].patience = milliseconds(600);
-  options[1].patience = milliseconds(200);
-  options[1].token = "another token";
-  const auto outcomes = run_groups(options, [](ProcessGroup&) { FAIL(); });
-  EXPECT_THAT(outcomes[0], AllOf(HasSubstr("process 1 of 2 has not come"),
-                                 HasSubstr("that came without the run's token")));
-  EXPECT_THAT(outcomes[1], HasSubstr("turns this process away"));
-}
-
-TEST(ProcessGroupStart, WhoDoesNotBelongIsToldWhyAndTheOthersGoOn) {
-  const int port = free_port();
-  std::vector<std::string> refused;
-  const auto outcomes = run_groups(options_of_all(3, port), [&](ProcessGroup& group) {
-    if (group.process() == 2)
-      for (const auto& other : std::vector<std::pair<int, int>>{{1, 3}, {2, 4}, {1, 2}, {3, 4}})
-        refused.push_back(outcome_of(
-            [&] { ProcessGroup stranger(options_of(other.first, other.second, port)); }));
-    group.meet(kRun, "a meeting");
-    group.leave();
-  });
-  EXPECT_THAT(outcomes, Each(IsEmpty()));
-  const std::string was_started = concat(", pid ", getpid(), ") was started as one of ");
-  EXPECT_THAT(refused,
-              ElementsAre(AllOf(StartsWith("InputError: process 1 (on "),
-                                HasSubstr(") is there already, as process 1 (rank 1, on ")),
-                          AllOf(StartsWith("InputError: process 2 (on "),
-                                HasSubstr(was_started + "4, and process 0 as one of 3: ")),
-                          HasSubstr(was_started + "2, and"), HasSubstr(was_started + "4, and")));
-}
-
-TEST(ProcessGroupStart, AnotherVersionIsRefusedWithoutReadingOn) {
-  const int port = free_port();
-  const auto outcomes =
-      run_groups({options_of(0, 2, port), options_of(1, 2, port)}, [&](ProcessGroup& group) {
-        if (group.is_first()) {
-          std::string payload = encode(GroupHello{.token = "a token"}).substr(0, 4 + 4 + 4 + 7);
-          payload[4] = static_cast<char>(99);
-          const std::vector<GroupFrame> frames = answers_to(port, payload);
-          ASSERT_EQ(frames.size(), 1U);
-          EXPECT_EQ(frames[0].type, GroupFrame::Type::kRefusal);
-          EXPECT_THAT(frames[0].payload, HasSubstr("another version"));
-        }
-        group.meet(kRun, "a meeting");
-        group.leave();
-      });
-  EXPECT_THAT(outcomes, Each(IsEmpty()));
-}
-
-TEST(ProcessGroupStart, AProcessThatEndsBeforeAllHaveComeIsNamed) {
-  const int port = free_port();
-  std::string outcome;
-  std::jthread first(
-      [&] { outcome = outcome_of([&] { ProcessGroup group(options_of(0, 3, port)); }); });
-  std::vector<GroupFrame> frames;
-  while (frames.empty()) {
-    FileDescriptor socket = connect_to_port(port);
-    if (!socket) continue;
-    FrameConnection connection(std::move(socket));
-    const GroupMember member = {.host = "node-b", .pid = 4711};
-    connection.send({.type = GroupFrame::Type::kHello,
-                     .payload = encode(GroupHello{
-                         .token = "a token", .process = 2, .processes = 3, .member = member})});
-    while (frames.empty())
-      connection.receive(frames);
-  }
-  EXPECT_EQ(frames.front().type, GroupFrame::Type::kBeat);
-  first.join();
-  EXPECT_THAT(outcome, StartsWith("Error: process 2 (on node-b, pid 4711) has ended"));
-}
-
-TEST(ProcessGroupAddress, NothingButTheGivenOneIsListenedOn) {
-  const int port = free_port();
-  const auto outcomes =
-      run_groups({options_of(0, 2, port), options_of(1, 2, port)}, [&](ProcessGroup& group) {
-        EXPECT_TRUE(connect_to_port(port));
-        EXPECT_FALSE(connect_to_port(port, "127.0.0.2"));
-        EXPECT_FALSE(connect_to_port(port, "::1"));
-        group.meet(kRun, "a meeting");
-        group.leave();
-      });
-  EXPECT_THAT(outcomes, Each(IsEmpty()));
-}
-
-TEST(ProcessGroupAddress, MayBeANameOrOneOfIPv6) {
-  for (const std::string address : {"localhost", "::1"}) {
-    const int port = free_port();
-    std::vector<ProcessGroupOptions> options = {options_of(0, 2, port), options_of(1, 2, port)};
-    for (ProcessGroupOptions& option : options)
-      option.address = address;
-    const auto outcomes = run_groups(options, [](ProcessGroup& group) { group.leave(); });
-    EXPECT_THAT(outcomes, Each(IsEmpty())) << address;
-  }
-}
-
-TEST(ProcessGroupAddress, ThatCannotBeListenedOnIsAnInputError) {
-  const int port = free_port();
-  const auto outcome = [&](const std::string& address) {
-    ProcessGroupOptions options = options_of(0, 2, port);
-    options.address = address;
-    options.patience = milliseconds(100);
-    return outcome_of([&] { ProcessGroup group(options); });
-  };
-  const auto with = [&](const std::string& text) {
-    return AllOf(StartsWith("InputError: cannot listen on "), HasSubstr(text),
-                 Not(HasSubstr("\n")));
-  };
-  EXPECT_THAT(outcome("a..b"), with("the name is not known here"));
-  EXPECT_THAT(outcome("203.0.113.7"), with("not an address of this host"));
-  EXPECT_THAT(outcome("0.0.0.0"), with("need one address"));
-  EXPECT_THAT(outcome("::"), with(concat("[::]:", port, ": the other processes need one")));
-  EXPECT_THAT(outcome(""), with("the name is not known here"));
-  const ListeningSockets taken = listen_at("127.0.0.1", port);
-  EXPECT_THAT(outcome("127.0.0.1"),
-              with(concat("127.0.0.1:", port, ": another program does; give another port")));
+  EXPECT_THAT(outcomes, ElementsAre(AllOf(StartsWith("PeerFailed: process 1 (rank 1, on "),
+                                          HasSubstr(": protocol violation")),
+                                    StartsWith("PeerFailed: process 0 (rank 0, on ")));
 }
 
 }  // namespace

@@ -170,21 +170,40 @@ TEST(ProcessGroup, AMessageThatComesSlowlyIsNoSilence) {
   FileDescriptor socket;
   while (!socket)
     socket = connect_to_port(options.port);
-  FrameConnection connection(std::move(socket));
-  connection.send({.type = GroupFrame::Type::kHello,
-                   .payload = encode(GroupHello{
-                       .token = options.token, .process = 1, .processes = 2, .member = {}})});
+  Handshake handshake(Handshake::Side::kJoining, test::kSecret);
+  const auto send_text = [&](std::string_view text) {
+    EXPECT_EQ(::send(socket.number(), text.data(), text.size(), MSG_NOSIGNAL), std::ssize(text));
+  };
+  const auto receive = [&](std::size_t most) {
+    pollfd readable = {.fd = socket.number(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&readable, 1, 20'000), 1);
+    std::string come(most, '\0');
+    come.resize(static_cast<std::size_t>(
+        std::max<ssize_t>(0, ::recv(socket.number(), come.data(), come.size(), 0))));
+    return come;
+  };
+  send_text(handshake.greeting());
+  while (handshake.state() == Handshake::State::kWaiting)
+    send_text(handshake.receive(receive(Handshake::kProofBytes)));
+  FrameSeal seal = handshake.outgoing();
+  FrameReader reader(handshake.incoming());
+  send_text(to_wire({.type = GroupFrame::Type::kHello,
+                     .payload = encode(GroupHello{.process = 1, .processes = 2, .member = {}})},
+                    seal));
   std::string wire = to_wire({.type = GroupFrame::Type::kMeeting,
                               .site = "to_first(\"values\")",
-                              .payload = std::string(80, 'x')});
-  std::vector<GroupFrame> frames;
-  pollfd readable = {.fd = connection.number(), .events = POLLIN, .revents = 0};
-  while (::poll(&readable, 1, -1) == 1 && !wire.empty() &&
-         connection.receive(frames) == FrameConnection::State::kOpen)
-    for (; !frames.empty() && !wire.empty(); frames.pop_back(), wire.erase(0, 1))
-      EXPECT_EQ(::send(connection.number(), wire.data(), 1, MSG_NOSIGNAL), 1);
-  connection.send({.type = GroupFrame::Type::kBye});
-  connection.finish();
+                              .payload = std::string(80, 'x')},
+                             seal);
+  while (!wire.empty()) {
+    reader.add(receive(4096));
+    for (; !wire.empty() && reader.next(); wire.erase(0, 1))
+      send_text(wire.substr(0, 1));
+    ASSERT_FALSE(reader.failed());
+  }
+  send_text(to_wire({.type = GroupFrame::Type::kBye}, seal));
+  ::shutdown(socket.number(), SHUT_WR);
+  while (!receive(4096).empty()) {
+  }
   first.join();
   EXPECT_EQ(outcome, "");
 }
@@ -328,10 +347,10 @@ TEST(ProcessGroup, ASilentPeerIsAFailureAfterTheTimeThatIsSet) {
   first.silence = kBeats * first.beat;
   std::vector<GroupFrame> frames;
   std::jthread silent([&] {
-    const GroupHello hello{
-        .token = first.token, .process = 1, .processes = 2, .member = {.host = "node-b"}};
+    const GroupHello hello{.process = 1, .processes = 2, .member = {.host = "node-b"}};
     EXPECT_EQ(outcome_of([&] {
-                JoinedGroup joined = join_group(first.address, first.port, hello, first.patience);
+                JoinedGroup joined =
+                    join_group(first.address, first.port, hello, first.secret, first.patience);
                 frames = std::move(joined.frames);
                 pollfd input = {.fd = joined.connection.number(), .events = POLLIN, .revents = 0};
                 do
@@ -387,70 +406,6 @@ TEST(ProcessGroup, WhatTheFirstThrowsIsItsOwn) {
     }
   });
   EXPECT_THAT(outcomes, ElementsAre("Error: no value", "PeerFailed: no value"));
-}
-
-TEST(GroupFrame, IsTheSameInWhateverPiecesItComes) {
-  const std::vector<GroupFrame> frames = {
-      {.type = GroupFrame::Type::kBye},
-      {.type = GroupFrame::Type::kMeeting,
-       .channel = 1,
-       .number = std::uint64_t{1} << 40U,
-       .site = "a site",
-       .payload = std::string("a\0b", 3)},
-      {.type = GroupFrame::Type::kBeat, .payload = std::string(300, 'x')}};
-  std::string wire;
-  for (const GroupFrame& frame : frames)
-    wire += to_wire(frame);
-  for (std::size_t piece = 1; piece < wire.size(); ++piece) {
-    FrameReader reader;
-    std::vector<GroupFrame> read;
-    for (std::size_t at = 0; at < wire.size(); at += piece) {
-      reader.add(std::string_view(wire).substr(at, piece));
-      while (auto frame = reader.next())
-        read.push_back(std::move(*frame));
-    }
-    ASSERT_EQ(read.size(), frames.size());
-    for (std::size_t i = 0; i < read.size(); ++i)
-      EXPECT_EQ(to_wire(read[i]), to_wire(frames[i]));
-    EXPECT_FALSE(reader.failed());
-  }
-}
-
-TEST(GroupFrame, IsRefusedIfItIsTooLongTooShortOrOfNoType) {
-  const std::string good = to_wire({.site = "site", .payload = std::string(100, 'x')});
-  const auto failed = [](const std::string& wire, std::size_t most) {
-    FrameReader reader(most);
-    reader.add(wire);
-    return !reader.next() && reader.failed();
-  };
-  const auto with = [&](std::size_t at, int byte) {
-    std::string bad = good;
-    bad[at] = static_cast<char>(byte);
-    return bad;
-  };
-  EXPECT_FALSE(failed(good, good.size() - 4));
-  EXPECT_TRUE(failed(good, good.size() - 5));
-  EXPECT_TRUE(failed(with(0, 13), 1000));
-  EXPECT_TRUE(failed(with(3, 127), GroupFrame::kMostBytes));
-  EXPECT_TRUE(failed(with(4, 7), 1000));
-  EXPECT_TRUE(failed(with(14, 105), 1000));  // the site's size
-  EXPECT_TRUE(failed("GET / HTTP/1.1\r\n\r\n", GroupFrame::kMostBytes));
-}
-
-TEST(GroupFrame, PayloadsThatAreCutAreNone) {
-  const GroupHello hello{.token = "t", .process = 1, .member = {.host = "h", .pid = 5, .ranks = 2}};
-  const std::string text = encode(hello), failure = encode(GroupFailure{.cause = "cause"});
-  const std::string members = encode(std::vector<GroupMember>{hello.member, hello.member});
-  ASSERT_TRUE(decode_hello(text));
-  EXPECT_EQ(decode_hello(text)->member.pid, 5);
-  ASSERT_TRUE(decode_failure(failure));
-  ASSERT_EQ(decode_members(members).value().size(), 2U);
-  for (std::size_t size = 0; size < text.size(); ++size)
-    EXPECT_FALSE(decode_hello(text.substr(0, size))) << size;
-  for (std::size_t size = 0; size < failure.size(); ++size)
-    EXPECT_FALSE(decode_failure(failure.substr(0, size))) << size;
-  for (std::size_t size = 1; size < members.size(); ++size)
-    EXPECT_EQ(decode_members(members.substr(0, size)).has_value(), 2 * size == members.size());
 }
 
 TEST(ProcessGroup, WaitsForAPortThatAnEndingRunStillHas) {

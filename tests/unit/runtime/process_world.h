@@ -12,10 +12,13 @@
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/file_descriptor.h"
+#include "runtime/comm/frame_connection.h"
+#include "runtime/comm/handshake.h"
 #include "runtime/comm/process_group.h"
 #include "runtime/comm/tcp_socket.h"
 #include "runtime/rendezvous.h"
@@ -25,11 +28,14 @@ namespace muo::test {
 
 using std::chrono::milliseconds;
 
+// Of all launches of these tests.
+inline const std::string kSecret = "a secret";
+
 inline ProcessGroupOptions options_of(int process, int processes, int port) {
   return {.process = process,
           .processes = processes,
           .port = port,
-          .token = "a token",
+          .secret = [] { return kSecret; },
           .patience = std::chrono::seconds(20),
           .beat = milliseconds(20),
           .silence = std::chrono::seconds(20)};
@@ -39,6 +45,11 @@ inline ProcessGroupOptions options_of(int process, int processes, int port) {
 inline FileDescriptor connect_to_port(int port, const std::string& host = "127.0.0.1") {
   int error = 0;
   return connect_to(resolve_name(host, port).addresses.at(0), milliseconds(2000), error);
+}
+
+// A process that joins the group that listens there, as far as the handshake.
+inline FrameConnection joining(FileDescriptor socket, const std::string& secret = kSecret) {
+  return {std::move(socket), Handshake(Handshake::Side::kJoining, secret)};
 }
 
 // "" or the kind and the text of what `body` throws.

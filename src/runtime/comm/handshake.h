@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace muo {
+
+// 32 random bytes as hexadecimal digits.
+std::string new_secret();
+
+// Authenticates the frames of one direction of a connection by HMAC-SHA256 over the frame's number
+// and its bytes: none can be forged, changed, left out, repeated or sent back.
+class FrameSeal {
+ public:
+  static constexpr std::size_t kBytes = 32;
+
+  explicit FrameSeal(std::string key) : key_(std::move(key)) {}
+  // The seal of the next frame.
+  [[nodiscard]] std::string seal(std::string_view frame);
+  // Whether this is the seal of the next frame.
+  [[nodiscard]] bool accepts(std::string_view frame, std::string_view seal);
+
+ private:
+  std::string key_;
+  std::uint64_t frames_ = 0;
+};
+
+// By this, the two ends of a connection prove to each other that they know the secret of a launch.
+// Nothing else is said before both have:
+//   joining process   8 bytes of protocol name, 32 random bytes
+//   process 0         32 random bytes
+//   joining process   HMAC-SHA256(secret, "process joins" and the bytes of both so far)
+//   process 0         HMAC-SHA256(secret, "process 0 accepts" and the same bytes)
+// The keys of the frames that follow are made likewise, for each direction. So nobody who records,
+// repeats or relays what is said can say anything of their own. Versions do not differ in this;
+// the first frame tells the version. Nothing is encrypted.
+class Handshake {
+ public:
+  enum class Side : std::uint8_t { kJoining, kAccepting };
+  enum class State : std::uint8_t { kWaiting, kProven, kRefused };
+  static constexpr std::size_t kNameBytes = 8, kNonceBytes = 32, kProofBytes = 32;
+
+  Handshake(Side side, std::string secret);
+
+  // What is to be sent before anything has come.
+  [[nodiscard]] std::string greeting() const;
+  // Takes bytes that have come, and returns what is to be sent for them.
+  [[nodiscard]] std::string receive(std::string_view bytes);
+  [[nodiscard]] State state() const { return state_; }
+
+  // Of a connection whose state is kProven.
+  [[nodiscard]] FrameSeal outgoing() const;
+  [[nodiscard]] FrameSeal incoming() const;
+
+ private:
+  [[nodiscard]] std::string derive(std::string_view purpose) const;
+  [[nodiscard]] std::string answer(std::string_view message);
+
+  Side side_;
+  std::string secret_, nonce_;
+  std::string transcript_;  // the joining process' greeting, then process 0's nonce
+  std::string come_;        // part of a message
+  std::size_t expected_;    // bytes of the message that comes next
+  State state_ = State::kWaiting;
+};
+
+}  // namespace muo
