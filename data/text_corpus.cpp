@@ -103,7 +103,7 @@ std::string other_form(const FileForm& form) {
     if (const std::string why = json_lines_objection(file); !why.empty())
       throw InputError(concat(file.native(), ' ', why, " --tokenizer byte --out shards"));
   throw InputError(concat(file.native(), " is ", other,
-                          ", not text; make token shards of it: ", "muograph tokenize ",
+                          ", not text; make token shards of it: muograph tokenize ",
                           shell_word(file.native()), " --tokenizer byte --out shards"));
 }
 

@@ -10,16 +10,26 @@
 namespace muo::optim {
 namespace {
 
+// All steps that a run may ask for: beyond the iteration's own, its last one again.
+template <std::size_t N>
+constexpr auto lengthened(const std::array<Quintic, N>& iteration) {
+  std::array<Quintic, kMaxNewtonSchulzSteps> out{};
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = iteration[std::min(i, N - 1)];
+  return out;
+}
+constexpr auto kPolarSteps = lengthened(kPolarExpress), kFixedSteps = lengthened(kFixedQuintic);
+
 constexpr std::array kVersions = {
     OptimizerVersion{.name = "head",
-                     .iteration = kPolarExpress,
+                     .iteration = kPolarSteps,
                      .normalisation = {.equilibrate = true, .factor = 1.01, .eps = 1e-6},
                      .beta2 = 0.9,
                      .momentum_peak = 0.97,
                      .momentum_end = 0.90,
                      .momentum_ramp = 400},
     OptimizerVersion{.name = "2026-01",
-                     .iteration = kPolarExpress,
+                     .iteration = kPolarSteps,
                      .normalisation = {.equilibrate = false, .factor = 1.02, .eps = 1e-6},
                      .unit_update = false,
                      .beta2 = 0.95,
@@ -29,7 +39,7 @@ constexpr std::array kVersions = {
                      .momentum_ramp = 300,
                      .adam_by_group = false},
     OptimizerVersion{.name = "2025-10",
-                     .iteration = kFixedQuintic,
+                     .iteration = kFixedSteps,
                      .normalisation = {.equilibrate = false, .factor = 1, .eps = 1e-7},
                      .unit_update = false,
                      .factored_variance = false,
@@ -40,21 +50,11 @@ constexpr std::array kVersions = {
                      .adam_by_group = false},
 };
 
-// As many steps as a run may ask for.
-std::array<Quintic, kMaxNewtonSchulzSteps> lengthened(std::span<const Quintic> iteration) {
-  std::array<Quintic, kMaxNewtonSchulzSteps> out{};
-  for (std::size_t i = 0; i < out.size(); ++i)
-    out[i] = iteration[std::min(i, iteration.size() - 1)];
-  return out;
-}
-
 }  // namespace
 
 std::span<const Quintic> first_steps(const OptimizerVersion& version, std::int64_t steps) {
   MUO_CHECK(steps >= 1 && steps <= kMaxNewtonSchulzSteps, steps, " steps");
-  static const auto kPolar = lengthened(kPolarExpress), kFixed = lengthened(kFixedQuintic);
-  const auto& all = version.iteration.data() == kFixedQuintic.data() ? kFixed : kPolar;
-  return std::span(all).first(static_cast<std::size_t>(steps));
+  return version.iteration.first(static_cast<std::size_t>(steps));
 }
 
 std::span<const OptimizerVersion> optimizer_versions() { return kVersions; }

@@ -36,7 +36,7 @@ inline constexpr std::array<Quintic, 5> kFixedQuintic = {{
 // the iteration, and the constants that no option sets.
 struct OptimizerVersion {
   std::string_view name;               // of --optimizer-spec
-  std::span<const Quintic> iteration;  // later steps are as the last of these
+  std::span<const Quintic> iteration;  // all steps that a run may ask for
   MuonNormalisation normalisation = {};
   bool unit_update = true;        // Muon+: the update to norm sqrt(min(R, C))
   bool factored_variance = true;  // NorMuon

@@ -39,7 +39,7 @@ constexpr std::array kEntries = {
           whatever_form<strategies::stacked>},
     Entry{{"layerwise", "whole layers, one per rank (Megatron)"},
           whatever_form<strategies::layerwise>},
-    Entry{{"ns_replicated", "state sharded by elements, compute replicated (Moonlight)"},
+    Entry{{"ns_replicated", "state by elements, all compute (Moonlight)"},
           whatever_form<strategies::ns_replicated>},
     Entry{{"parallel", "matrices gathered to owners of equal FLOPs (Motif)"}, strategies::parallel},
     Entry{{"parallel_round_robin", "parallel, with owners in turn"},

@@ -173,8 +173,8 @@ std::vector<OptionRow> option_table(SweepOptions& o) {
       row("devices-per-trial", kHost, "N", "devices per trial", &o.devices_per_trial, {1, 256}),
       row("trials-per-device", kHost, "N", "concurrent trials per GPU", &o.trials_per_device,
           {1, 16}),
-      row("ask-tell", kHost, "on|off",
-          "an external optimizer suggests trials over stdin and stdout", &o.ask_tell),
+      row("ask-tell", kHost, "on|off", "an external optimizer suggests trials over stdio",
+          &o.ask_tell),
   };
   for (OptionRow& each : option_table(o.train)) {
     if (each.name == "profile-steps" || each.name == "graph-dot") continue;  // of one run
@@ -182,7 +182,7 @@ std::vector<OptionRow> option_table(SweepOptions& o) {
     if (each.name == "resume")
       each.help = "continue a sweep; auto: the one in --out, if there is one";
     if (each.name == "devices")
-      each.help = "of all trials; auto: all GPUs, or one per core, at most 4";
+      each.help = "total devices; auto: all GPUs, or one per core, at most 4";
     table.push_back(each);
   }
   return table;

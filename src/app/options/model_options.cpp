@@ -81,13 +81,13 @@ const std::array<GptField, kGptFields>& gpt_fields() {
        .member = &Gpt::qk_scale,
        .by_preset = true,
        .option = row("qk-scale", kCaptured, "X",
-                     "scale of normalized queries and keys; plain 1, nanochat 1.2", {1e-3, 1e3})},
+                     "scale of normed queries and keys; plain 1, nanochat 1.2", {1e-3, 1e3})},
       {.name = "window_pattern",
        .member = &Gpt::window_pattern,
        .nanochat = "window_pattern",
        .by_preset = true,
        .option = row("window-pattern", kShape, "LETTERS",
-                     "attention window by layer: L sees T tokens, S a quarter of them")},
+                     "attention window by layer: L sees T tokens, S a quarter")},
       {.name = "rope_base", .member = &Gpt::rope_base},
   }};
   return fields;

@@ -96,7 +96,7 @@ std::vector<OptionRow> batch_rows(BatchOptions& o) {
       row("total-batch-size", kShape, "TOKENS", "tokens per step; auto: --target-batch-size",
           &o.total_tokens, {1, kMostTokens}),
       row("target-batch-size", kShape, "TOKENS",
-          "tokens per step, rounded to what devices divide; auto: by depth", &o.target_tokens,
+          "tokens per step, as devices divide them; auto: by depth", &o.target_tokens,
           {1, kMostTokens})
           .replacing({"total-batch-size", "device-batch-size"}),
       row("num-iterations", kMemory, "STEPS", "training steps; overrides --target-flops",
@@ -127,9 +127,8 @@ std::vector<OptionRow> optimizer_rows(optim::OptimizerOptions& o) {
           &o.weight_decay, {0, 1e3}),
       row("batch-lr-scale", kMemory, "X",
           "factor of all learning rates; auto: sqrt(batch / 524288)", &o.batch_lr_scale, {0, 1e3}),
-      row("width-lr-scale", kMemory, "X",
-          "factor of embedding and head rates; auto: sqrt(768 / width)", &o.width_lr_scale,
-          {0, 1e3}),
+      row("width-lr-scale", kMemory, "X", "factor of embedding and head rates; auto: by width",
+          &o.width_lr_scale, {0, 1e3}),
       row("weight-decay-scale", kMemory, "X", "factor of weight decay; auto: by batch and horizon",
           &o.weight_decay_scale, {0, 1e6}),
       row("warmup-steps", kMemory, "STEPS", "linear warm-up, in steps", &o.warmup_steps,
@@ -171,9 +170,8 @@ std::vector<OptionRow> guard_rows(optim::GuardOptions& o) {
   return {
       row("max-grad-norm", kMemory, "X", "clip gradients to this norm; 0: off", &o.max_grad_norm,
           {0, 1e18}),
-      row("outlier-deviations", kMemory, "X",
-          "standard deviations above the mean that make an outlier; 0: off", &o.outlier_deviations,
-          {0, 1e6}),
+      row("outlier-deviations", kMemory, "X", "standard deviations that make an outlier; 0: off",
+          &o.outlier_deviations, {0, 1e6}),
       row("on-outlier", kMemory, "log|skip", "skip: discard that update", &o.on_outlier),
       row("max-skipped", kHost, "N", "abort after more skipped updates than this; -1: never",
           &o.max_skipped, {0, kMostSteps, kOrNever}),
@@ -191,13 +189,13 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
                       summaries_of(optim::strategy_list()))
           .training(),
       row("gather", kCaptured, "pipelined|simple",
-          "gather new weights during the next forward pass, or at once", &o.sharding.gather),
+          "gather new weights in the next forward, or at once", &o.sharding.gather),
       row("shard", kShape, "WHAT", "what is sharded over devices (ZeRO)", &o.sharding.shard)
           .explained("\n none: nothing (strategy ddp)\n optimizer: optimizer state and fp32 masters"
                      "\n gradients: also gradients, reduced in every micro-step"
                      "\n weights: also weights, gathered layer by layer"),
       row("replicas", kShape, "own|common|sharded",
-          "copies of the weights: one per rank, one shared (host), sharded", &o.sharding.replicas),
+          "weights: one copy per rank, one shared, or sharded", &o.sharding.replicas),
       row("recompute", kShape, "NAME", "activations to recompute; auto: as few as needed",
           &o.memory.recompute),
       row("memory-limit", kShape, "SIZE", "memory of the process (host) or of each GPU, e.g. 12GB",
@@ -205,12 +203,11 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
       row("graph", kCaptured, "on|off", "capture the training step once, then replay it",
           &o.capture.graph),
       row("graph-branches", kCaptured, "3|1",
-          "branches of that graph; auto: 3, or 1 if ranks share a GPU", &o.capture.branches)
+          "branches of that graph; auto: 1 if ranks share a GPU", &o.capture.branches)
           .one_of({"auto", "3", "1"}, "\n 3: compute, collectives, updates; 1: all in one"),
       row("seed", kHost, "N", "random seed of initial weights and data order", &o.seed).training(),
-      row("verify-sync-every", kHost, "STEPS",
-          "steps between comparisons of the devices' weights; -1: never", &o.run.verify_sync_every,
-          {1, kMostSteps, kOrNever}),
+      row("verify-sync-every", kHost, "STEPS", "steps between comparisons of weights; -1: never",
+          &o.run.verify_sync_every, {1, kMostSteps, kOrNever}),
   };
 }
 
@@ -222,7 +219,7 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
           .replacing({"weight-wire"})
           .training(),
       row("gradient-dtype", kShape, "fp32|bf16",
-          "type of the gradients of bf16 weights, before they are summed", &o.gradients)
+          "type of gradients of bf16 weights, before summing", &o.gradients)
           .replacing({"gradient-wire"})
           .training(),
       row("gradient-wire", kShape, "fp32|bf16",
@@ -234,12 +231,12 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
       row("gemm-table", kCaptured, "FILE",
           "GEMM algorithms of GPUs; missing ones are measured and added", &o.gemm_table)
           .naming_file(),
-      row("tune", kCaptured, "once|now|off",
-          "measure GEMM algorithms of GPUs; auto: once, or off if deterministic", &o.tune)
+      row("tune", kCaptured, "once|now|off", "measure GEMM algorithms; auto: off if deterministic",
+          &o.tune)
           .explained("\n once: measure what the user's cache lacks, store it there"
                      "\n now: measure everything again\n off: take the library's first proposal"),
-      row("attention", kShape, "NAME",
-          "attention kernels of GPUs; auto: $MUO_ATTENTION, else cuDNN or own", &o.attention)
+      row("attention", kShape, "NAME", "attention of GPUs; auto: $MUO_ATTENTION, cuDNN or own",
+          &o.attention)
           .training(),
       row("deterministic", kCaptured, "on|off",
           "bitwise reproducible; auto: off where cuDNN is faster", &o.deterministic)
@@ -248,7 +245,7 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
           "fuse ReLU^2 into GEMMs of GPUs; auto: where supported", &o.fused_products)
           .training(),
       row("master-weights", kShape, "fp32|split",
-          "master copies of bf16 weights; split: the 16 lower bits only", &o.master_weights)
+          "masters of bf16 weights; split: the 16 lower bits", &o.master_weights)
           .training(),
       row("momentum-state", kShape, "fp32|bf16",
           "type of Muon's momentum; bf16: stochastic rounding", &o.momentum_state)
@@ -256,8 +253,8 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
       row("adam-state", kShape, "fp32|bf16", "type of AdamW's moments; bf16: stochastic rounding",
           &o.adam_state)
           .training(),
-      row("embedding-state", kShape, "fp32|bf16",
-          "type of AdamW's moments of embeddings; bf16: nearest, as nanochat", &o.embedding_state)
+      row("embedding-state", kShape, "fp32|bf16", "type of embeddings' moments; bf16: to nearest",
+          &o.embedding_state)
           .training(),
   };
 }
@@ -282,7 +279,7 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
       row("save-minutes", kHost, "X", "minutes between checkpoints, at most; -1: no limit",
           &o.save.minutes, {0.001, 1e6, kOrNever}),
       row("save-before-eval", kHost, "SECONDS",
-          "save before evaluations that take longer than this; -1: never", &o.save.before_eval,
+          "save before evaluations longer than this; -1: never", &o.save.before_eval,
           {0, 1e6, kOrNever}),
       row("keep-last", kHost, "N", "keep the N newest checkpoints; -1: all", &o.save.keep_last,
           {1, kMostSteps, kOrNever}),
@@ -291,7 +288,7 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
       row("save-mode", kHost, "auto|background|wait",
           "background: train while saving; auto: if memory allows", &o.save.mode),
       row("on-save-error", kHost, "stop|continue",
-          "when a save fails; continue: log it, try again at the next save", &o.save.on_error),
+          "when a save fails; continue: log it, try again later", &o.save.on_error),
       row("sample-every", kHost, "STEPS", "steps between printed samples (text only); -1: never",
           &o.evaluation.sample_every, {1, kMostSteps, kOrNever}),
       row("log-every", kHost, "STEPS", "steps between lines of metrics.jsonl", &o.run.log_every,

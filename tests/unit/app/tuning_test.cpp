@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Of a library whose tables are texts of "product=algorithm;", and begin with the GPU's letter.
+// The table of a fake library: the GPU's letter, then "product=algorithm;" for each product.
 std::string& table() {
   static std::string text;
   return text;

@@ -11,7 +11,7 @@ namespace {
 using Side = Handshake::Side;
 using State = Handshake::State;
 
-// What the joining process and process 0 send each other in turn, until one has nothing to say.
+// The messages of a handshake, in turn, until one side has nothing to send.
 std::vector<std::string> messages_of(Handshake& joining, Handshake& accepting) {
   std::vector<std::string> out = {joining.greeting()};
   for (bool to_first = true; !out.back().empty(); to_first = !to_first)

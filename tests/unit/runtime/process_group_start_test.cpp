@@ -46,7 +46,7 @@ std::vector<GroupFrame> frames_until_the_end(FrameConnection& connection) {
   return frames;
 }
 
-// What process 0 answers to a hello, until it ends the connection.
+// Process 0's answers to a hello, until it ends the connection.
 std::vector<GroupFrame> answers_to(int port, const std::string& payload,
                                    const std::string& secret = test::kSecret) {
   FrameConnection connection = joining(connect_to_port(port), secret);

@@ -28,7 +28,7 @@ namespace muo::test {
 
 using std::chrono::milliseconds;
 
-// Of all launches of these tests.
+// The secret of every launch in these tests.
 inline const std::string kSecret = "a secret";
 
 inline ProcessGroupOptions options_of(int process, int processes, int port) {
