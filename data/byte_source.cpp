@@ -25,7 +25,7 @@ class Plain final : public ByteSource {
     if (path == "-") {
       file_ = FileDescriptor(::dup(STDIN_FILENO));
     } else {
-      static_cast<void>(FileBytes(path));  // says what is wrong with it
+      static_cast<void>(FileBytes(path));  // for its error messages
       file_ = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     }
     if (file_.number() < 0) fail_to_read(path_, errno);
@@ -51,14 +51,14 @@ class Plain final : public ByteSource {
   std::int64_t taken_ = 0;
 };
 
-// What both decompressors share: input by the piece.
+// Base of both decompressors: reads the compressed input in pieces.
 class Decompressed : public ByteSource {
  public:
   explicit Decompressed(const fs::path& path) : file_(path), input_(1 << 17) {}
   [[nodiscard]] std::int64_t bytes_taken() const override { return file_.bytes_taken(); }
 
  protected:
-  // Whether there is input that was not used yet.
+  // Refills the input if it is used up; false at the end of the file.
   bool refill() {
     if (used_ == filled_) {
       filled_ = file_.read(input_);
@@ -72,12 +72,12 @@ class Decompressed : public ByteSource {
   [[nodiscard]] char* unused() { return input_.data() + used_; }
   [[nodiscard]] std::size_t unused_bytes() const { return filled_ - used_; }
   void use(std::size_t bytes) { used_ += bytes; }
-  // Refuses what grows as no text does, before it fills the memory that its frame asks for.
+  // Rejects decompression bombs before they fill the memory that their frame asks for.
   void count_output(std::size_t bytes) {
     constexpr std::int64_t kMaxGrowth = 1000, kEnough = 128 << 20;
     output_ += static_cast<std::int64_t>(bytes);
     if (output_ > kEnough && output_ / kMaxGrowth > bytes_taken())
-      fail(concat("grows more than ", kMaxGrowth, " times as it is decompressed: no text does"));
+      fail(concat("grows more than ", kMaxGrowth, " times when decompressed, which no text does"));
   }
 
  private:
@@ -103,7 +103,7 @@ class Gzip final : public Decompressed {
         if (within_) fail("ends within compressed data: the file was cut off");
         break;
       }
-      if (!within_ && began_ && *unused() == '\0') {  // padding behind a member, as tapes have it
+      if (!within_ && began_ && *unused() == '\0') {  // padding after a member, as on tapes
         use(1);
         continue;
       }
@@ -127,21 +127,22 @@ class Gzip final : public Decompressed {
 
  private:
   z_stream stream_{};
-  bool within_ = false;  // a member
-  bool began_ = false;   // the first one
+  bool within_ = false;  // inside a member
+  bool began_ = false;   // the first member has begun
 };
 
 class Zstandard final : public Decompressed {
  public:
   explicit Zstandard(const fs::path& path) : Decompressed(path) {
     MUO_CHECK(stream_, "no memory for zstd");
-    // Windows up to 2 GiB, as zstd --long=31 writes them; memory is taken as a frame asks for it.
+    // Accepts windows up to 2 GiB, as of zstd --long=31; memory is allocated only as a frame needs
+    // it.
     ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, 31);
   }
   std::size_t read(std::span<char> out) override {
     ZSTD_outBuffer to{out.data(), out.size(), 0};
     while (to.pos < to.size) {
-      // What is decompressed already may have no input left.
+      // Decompressed output may be pending even when no input is left.
       const bool has_input = refill();
       ZSTD_inBuffer from{unused(), unused_bytes(), 0};
       const std::size_t before = to.pos;
@@ -164,7 +165,7 @@ class Zstandard final : public Decompressed {
     void operator()(ZSTD_DStream* stream) const { ZSTD_freeDStream(stream); }
   };
   std::unique_ptr<ZSTD_DStream, Free> stream_{ZSTD_createDStream()};
-  bool within_ = false;  // a frame
+  bool within_ = false;  // inside a frame
 };
 
 }  // namespace

@@ -7,19 +7,20 @@
 
 namespace muo::data {
 
-// The bytes of a file from start to end: as they are, or, if its name says so (form_of),
-// decompressed (several members or frames one after the other too). Not thread-safe.
+// Reads the bytes of a file from start to end, decompressed if the file's name says it is
+// compressed (form_of); files of several gzip members or zstd frames are supported. Not
+// thread-safe.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // Fills `out` as far as the file goes; returns how much. Throws InputError, naming the file, for
-  // what cannot be read, is damaged or ends early.
+  // Fills `out` as far as the file reaches and returns the number of bytes. Throws InputError,
+  // naming the file, if it cannot be read, is damaged or is truncated.
   virtual std::size_t read(std::span<char> out) = 0;
-  // Of the file as it lies on the disk, up to now.
+  // Bytes read so far of the file as stored on disk (before decompression).
   [[nodiscard]] virtual std::int64_t bytes_taken() const = 0;
 };
 
-// `path` "-" is standard input, as it is.
+// `path` "-" is standard input, never decompressed.
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path);
 
 }  // namespace muo::data

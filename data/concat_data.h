@@ -12,8 +12,8 @@
 
 namespace muo::data {
 
-// Slices of tokens as one sequence. A Slice knows its size() and how to read(begin, out) within
-// itself, and keeps its memory.
+// Presents slices of tokens as one sequence. A Slice has size() and read(begin, out), and owns its
+// memory.
 template <class Slice>
 class ConcatData final : public TokenData {
  public:
@@ -45,7 +45,7 @@ class ConcatData final : public TokenData {
 
  private:
   std::vector<Slice> slices_;
-  std::vector<std::int64_t> begins_;  // of each slice
+  std::vector<std::int64_t> begins_;  // position of each slice's first token
   std::int64_t size_ = 0;
 };
 

@@ -7,8 +7,8 @@
 namespace muo::data {
 namespace {
 
-constexpr std::int64_t kPart = 1 << 22;  // tokens that a thread takes at a time
-constexpr std::int64_t kRead = 1 << 13;  // tokens that it looks through at a time
+constexpr std::int64_t kPart = 1 << 22;  // tokens per task of a thread
+constexpr std::int64_t kRead = 1 << 13;  // tokens per read
 
 }  // namespace
 

@@ -8,16 +8,16 @@
 
 namespace muo::data {
 
-// Tokens [begin, begin + count) of some data.
+// A range of tokens: [begin, begin + count).
 struct TokenSpan {
   std::int64_t begin = 0, count = 0;
 };
 
-// Where the documents of tokenized data begin. 8 bytes a document. Immutable.
+// The positions of the documents in tokenized data, at 8 bytes per document. Immutable.
 class DocumentIndex {
  public:
-  // Reads all of `data`, by several threads; a document goes from one token `first` to the next.
-  // Tokens before the first of them belong to none.
+  // Reads all of `data` on `threads` threads. A document reaches from one token `first` to the
+  // next; tokens before the first one belong to no document.
   DocumentIndex(const TokenData& data, std::int32_t first, int threads);
 
   [[nodiscard]] std::int64_t size() const { return std::ssize(begins_) - 1; }
@@ -27,7 +27,7 @@ class DocumentIndex {
   }
 
  private:
-  std::vector<std::int64_t> begins_;  // of each document, and the end of the last
+  std::vector<std::int64_t> begins_;  // of each document, then the end of the last one
 };
 
 }  // namespace muo::data

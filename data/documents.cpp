@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Nothing where text_of_line() throws.
+// Empty where text_of_line() throws.
 std::optional<std::string> try_text_of_line(std::string_view line, std::string_view field) {
   try {
     return text_of_line(line, field, "");
@@ -26,7 +26,7 @@ std::optional<std::string> try_text_of_line(std::string_view line, std::string_v
   }
 }
 
-// Appends at most `piece` bytes of what is left; false: that was all.
+// Appends the next `piece` bytes, or the rest; false if `source` ended.
 bool read_more(ByteSource& source, std::size_t piece, std::string& text) {
   const std::size_t size = text.size();
   text.resize(size + piece);
@@ -35,8 +35,8 @@ bool read_more(ByteSource& source, std::size_t piece, std::string& text) {
   return got == piece;
 }
 
-// The first line that is not blank; only its start if it has more than `most_bytes`.
-std::string first_line(const fs::path& file, std::int64_t most_bytes) {
+// The first non-blank line, or only its start if it exceeds `max_bytes`.
+std::string first_line(const fs::path& file, std::int64_t max_bytes) {
   const std::unique_ptr<ByteSource> source = open_bytes(file);
   constexpr std::size_t kPiece = 1 << 16;
   std::string text;
@@ -44,7 +44,7 @@ std::string first_line(const fs::path& file, std::int64_t most_bytes) {
     const bool more = read_more(*source, kPiece, text);
     const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
     const std::size_t end = text.find('\n', begin);
-    if (end != std::string::npos || !more || std::ssize(text) > most_bytes)
+    if (end != std::string::npos || !more || std::ssize(text) > max_bytes)
       return text.substr(begin, end - begin);
   }
 }
@@ -53,21 +53,21 @@ std::string name_of(const InputFile& file) {
   return file.path == "-" ? "standard input" : file.path.native();
 }
 
-// What to do about a document without the field of its text.
-std::string other_fields(const nlohmann::json& object) {
+// Advice for a document without the text field.
+std::string field_advice(const nlohmann::json& object) {
   for (const char* const turns : {"messages", "conversations"})
     if (const auto found = object.find(turns); found != object.end() && found->is_array())
-      return concat("'", turns, "' is a conversation, and text is what is trained on: pipe the ",
+      return concat("'", turns, "' is a conversation, but training takes text: pipe the ",
                     "file through jq -c '{text: [.", turns, "[] | .content // .value] | ",
                     "join(\"\\n\")}' into muograph tokenize -");
   std::string names;
   for (const auto& [name, value] : object.items())
     if (value.is_string()) names += concat(names.empty() ? "" : ", ", "'", name, "'");
-  return names.empty() ? "--field names the one that holds the text"
+  return names.empty() ? "give the field that holds the text by --field"
                        : concat("text is in ", names, ": choose by --field");
 }
 
-void cut_at(std::string_view separator, std::vector<std::string_view>& texts) {
+void split_at(std::string_view separator, std::vector<std::string_view>& texts) {
   std::vector<std::string_view> pieces;
   for (const std::string_view text : texts)
     for (std::size_t at = 0; at < text.size();) {
@@ -83,9 +83,9 @@ void cut_at(std::string_view separator, std::vector<std::string_view>& texts) {
 struct DocumentReader::Input {
   std::unique_ptr<ByteSource> bytes;
   std::size_t file = 0;
-  std::int64_t line = 0;     // lines that were given out
-  std::int64_t counted = 0;  // of bytes_taken(), in batches
-  std::string begun;         // the start of a line whose end was not read yet
+  std::int64_t line = 0;     // lines returned so far
+  std::int64_t counted = 0;  // the part of bytes_taken() that batches have counted
+  std::string partial_line;  // the start of a line that is not yet complete
   bool ended = false;
 };
 
@@ -127,7 +127,7 @@ bool DocumentReader::next(DocumentBatch& batch) {
   return !batch.documents.empty() || input_ || next_file_ < files_.size();
 }
 
-// One that was named is refused instead.
+// Counts a file of a folder as left out; throws for a file that the user named.
 void DocumentReader::leave_out(const InputFile& file, const std::string& why,
                                const std::string& advice) {
   if (file.named) throw InputError(concat(name_of(file), " is ", why, ", not text; ", advice));
@@ -161,7 +161,7 @@ void DocumentReader::add_text(DocumentBatch& batch) {
 void DocumentReader::open_lines() {
   const InputFile& file = files_[next_file_];
   if (!file.named) {
-    const std::string line = first_line(file.path, options_.most_bytes);
+    const std::string line = first_line(file.path, options_.max_bytes);
     check_size({.is_json = true, .file = next_file_, .line = 1}, line.size());
     if (!try_text_of_line(line, options_.field))
       return left_out_.add(concat("JSON without lines with a field '", options_.field, "'"));
@@ -174,11 +174,11 @@ void DocumentReader::open_lines() {
   input_->file = next_file_;
 }
 
-// The lines of the next `batch_bytes_`, or one longer line.
+// Adds the lines of the next `batch_bytes_`, or one longer line.
 void DocumentReader::add_lines(DocumentBatch& batch) {
   Input& input = *input_;
-  auto text = std::make_unique<std::string>(std::move(input.begun));
-  std::size_t searched = 0;  // there is no end of a line before
+  auto text = std::make_unique<std::string>(std::move(input.partial_line));
+  std::size_t searched = 0;  // no newline before this offset
   std::size_t end = 0;
   while (!input.ended) {
     input.ended = !read_more(*input.bytes, batch_bytes_, *text);
@@ -191,7 +191,7 @@ void DocumentReader::add_lines(DocumentBatch& batch) {
     check_size({.is_json = true, .file = input.file, .line = input.line + 1}, searched);
   }
   if (input.ended) end = text->size();
-  input.begun = text->substr(end);
+  input.partial_line = text->substr(end);
   text->resize(end);
   const std::string_view lines = *text;
   for (std::size_t at = 0; at < lines.size();) {
@@ -213,9 +213,9 @@ void DocumentReader::add_lines(DocumentBatch& batch) {
 }
 
 void DocumentReader::check_size(const Document& document, std::size_t bytes) const {
-  if (bytes > static_cast<std::size_t>(options_.most_bytes))
-    throw InputError(concat(where(document), ": a document of more than ", options_.most_bytes,
-                            " bytes, the most that is read into memory; split it"));
+  if (bytes > static_cast<std::size_t>(options_.max_bytes))
+    throw InputError(concat(where(document), ": a document of more than ", options_.max_bytes,
+                            " bytes, the limit for documents held in memory; split it"));
 }
 
 std::string DocumentReader::where(const Document& document) const {
@@ -243,14 +243,14 @@ DocumentTexts DocumentReader::texts(std::span<const Document> documents, int thr
     std::size_t i = 0;
     std::erase_if(texts.views, [&](std::string_view) { return bad[i++] == 1; });
   }
-  if (!options_.separator.empty()) cut_at(options_.separator, texts.views);
+  if (!options_.separator.empty()) split_at(options_.separator, texts.views);
   return texts;
 }
 
 std::string json_lines_objection(const fs::path& file) {
-  constexpr std::size_t kLooked = 4096;
+  constexpr std::size_t kHeadBytes = 4096;
   std::string head;
-  const bool is_all = !read_more(*open_bytes(file), kLooked, head);
+  const bool is_all = !read_more(*open_bytes(file), kHeadBytes, head);
   const std::size_t begin = std::min(head.find_first_not_of(" \t\r\n"), head.size());
   const std::size_t newline = head.find('\n', begin);
   const std::string_view line = std::string_view(head).substr(begin, newline - begin);
@@ -264,8 +264,8 @@ std::string json_lines_objection(const fs::path& file) {
       !form_of(file).compressed
           ? concat(jq, ' ', name)
           : concat(file.extension() == ".zst" ? "zstdcat " : "zcat ", name, " | ", jq);
-  return concat("is ", is_array ? "an array of JSON" : "JSON of several lines each",
-                ", not JSON Lines (a document on each line); pipe it: ", command,
+  return concat("is ", is_array ? "a JSON array" : "multi-line JSON",
+                ", not JSON Lines (one document per line); pipe it: ", command,
                 " | muograph tokenize -");
 }
 
@@ -274,7 +274,7 @@ std::string text_of_line(std::string_view line, std::string_view field, const st
   if (!object.is_object()) throw InputError(concat(where, ": not a JSON object"));
   const auto found = object.find(field);
   if (found == object.end())
-    throw InputError(concat(where, ": no field '", field, "'; ", other_fields(object)));
+    throw InputError(concat(where, ": no field '", field, "'; ", field_advice(object)));
   if (!found->is_string()) throw InputError(concat(where, ": field '", field, "' is not a string"));
   return found->get<std::string>();
 }

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// ".gz", whatever the case of its letters.
+// The extension in lower case, such as ".gz".
 std::string ending_of(const fs::path& path) {
   std::string ending = path.extension().native();
   std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -44,13 +44,13 @@ constexpr std::array<Foreign, 12> kForeign = {{
     {".tgz", "a tar archive", kUnpack},
 }};
 
-// Whether letters beyond ASCII seem to be single bytes. A few bytes that are not UTF-8 are damage,
-// not an encoding.
+// True if characters beyond ASCII seem to be single bytes. A few bytes that are not UTF-8 are taken
+// for damage, not for another encoding.
 bool is_eight_bit(std::string_view text) {
-  constexpr std::size_t kLooked = 1 << 20;
+  constexpr std::size_t kHeadBytes = 1 << 20;
   constexpr std::ptrdiff_t kMinBytes = 4;
-  text = text.substr(0, kLooked);
-  std::ptrdiff_t wrong = 0, right = 0;  // bytes that are not UTF-8; characters beyond ASCII
+  text = text.substr(0, kHeadBytes);
+  std::ptrdiff_t wrong = 0, right = 0;  // bytes that are not UTF-8; non-ASCII characters
   while (!text.empty()) {
     const std::size_t good = utf8_prefix(text);
     const std::string_view prefix = text.substr(0, good);
@@ -92,11 +92,11 @@ NotText find_not_text(std::string_view contents) {
   if (zero != std::string_view::npos)
     return {.why = "binary",
             .advice = concat("there is a zero byte at offset ", zero,
-                             ": give text, as UTF-8 if it is UTF-16, or leave it out")};
+                             ": give text (convert UTF-16 to UTF-8), or leave it out")};
   if (!is_eight_bit(contents)) return {};
   return {.why = "Latin-1 or the like",
           .advice = concat("byte ", utf8_prefix(contents), " is the first that is not UTF-8: ",
-                           conversion_advice("WINDOWS-1252"), " (or what it is in)")};
+                           conversion_advice("WINDOWS-1252"), " (or its actual encoding)")};
 }
 
 std::int64_t LeftOut::count(const std::string& why) const {

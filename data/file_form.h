@@ -8,33 +8,34 @@
 
 namespace muo::data {
 
-// What a file holds by its name, in small or capital letters.
+// The format of a file by its name; the case of letters is ignored.
 struct FileForm {
   enum class Kind : std::uint8_t {
-    kText,       // any name but these
+    kText,       // any other name
     kJsonLines,  // .jsonl, .ndjson, .json
-    kForeign     // Parquet, archives, compressed in ways that are not read
+    kForeign     // Parquet, archives, unsupported compression
   };
   Kind kind = Kind::kText;
-  bool compressed = false;     // .gz or .zst after it: open_bytes() decompresses it
-  std::string_view name = {};  // of what is foreign
-  std::string advice = {};     // of what is foreign: what to do with it
+  bool compressed = false;     // .gz or .zst follows: open_bytes() decompresses it
+  std::string_view name = {};  // of a foreign format
+  std::string advice = {};     // for a foreign format: what to do with the file
 };
 FileForm form_of(const std::filesystem::path& path);
 
-// Why `contents` are not text that is read, and what to do; empty: they are.
+// The reason why `contents` are not readable text, and what to do; both empty if they are text.
 struct NotText {
   std::string why, advice;
 };
 NotText find_not_text(std::string_view contents);
 
-// Files of folders that were not taken, by why: what is named is refused instead.
+// Counts files of folders that were left out, by reason. (A file that the user named is an error
+// instead.)
 class LeftOut {
  public:
-  // "binary", "Parquet", ...; several of the same kind are counted.
+  // `why` is "binary", "Parquet", ...; equal reasons are added up.
   void add(const std::string& why, std::int64_t count = 1) { counts_[why] += count; }
   [[nodiscard]] std::int64_t count(const std::string& why) const;
-  // "2 binary, 1 Parquet"; empty: none.
+  // "2 binary, 1 Parquet"; empty if nothing was left out.
   [[nodiscard]] std::string text() const;
 
  private:

@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::int64_t kBlockBytes = 64 << 10;
 
-// `read` gives the bytes from `begin` on, valid until its next call.
+// `read` returns `count` bytes from `begin`, valid until its next call.
 std::uint32_t sampled_checksum(
-    std::int64_t bytes, std::int64_t most_blocks,
+    std::int64_t bytes, std::int64_t max_blocks,
     const std::function<std::span<const std::byte>(std::int64_t begin, std::int64_t count)>& read) {
   const std::int64_t all = (bytes + kBlockBytes - 1) / kBlockBytes;
-  const std::int64_t blocks = std::min(all, most_blocks);
+  const std::int64_t blocks = std::min(all, max_blocks);
   std::uint32_t checksum = 0;
   for (std::int64_t i = 0; i < blocks; ++i) {
     const std::int64_t begin = (blocks == all ? i : i * (all - 1) / (blocks - 1)) * kBlockBytes;

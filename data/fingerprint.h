@@ -7,13 +7,14 @@
 
 namespace muo::data {
 
-// What tells contents of the same size apart: CRC-32 (zlib) of all of them, or, of many, of blocks
-// of 64 KiB that are spread evenly, the first and the last among them. An edit between two blocks
-// that changes no size goes unnoticed.
+// Fingerprints that distinguish contents of the same size: the CRC-32 (zlib) of all of them, or,
+// for large ones, of evenly spaced blocks of 64 KiB including the first and the last one. An edit
+// between blocks that does not change the size goes unnoticed.
 
-// Of a file; read whole up to 1 MiB. Throws InputError if it cannot be read.
+// The fingerprint of a file; files up to 1 MiB are read completely. Throws InputError if it cannot
+// be read.
 std::uint32_t file_fingerprint(const std::filesystem::path& path);
-// Of tokens; read whole up to 16 Mi.
+// The fingerprint of tokens; up to 16 Mi tokens are read completely.
 std::uint32_t token_fingerprint(const TokenData& data);
 
 }  // namespace muo::data

@@ -24,19 +24,19 @@ std::string_view kind_of(mode_t mode) {
   if (S_ISFIFO(mode)) return "a fifo";
   if (S_ISSOCK(mode)) return "a socket";
   if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
-  return "of an unknown kind";
+  return "of an unknown type";
 }
 
 bool is_pattern(const std::filesystem::path& path) {
   return path.native().find_first_of("*?[") != std::string::npos;
 }
 
-// Paths that match, sorted by bytes; none if `pattern` is no pattern.
+// The paths that match, sorted by bytes; none if `pattern` is not a pattern.
 std::vector<std::filesystem::path> match(const std::filesystem::path& pattern) {
   if (!is_pattern(pattern)) return {};
   glob_t found{};
   std::vector<std::filesystem::path> out;
-  // Unsafe beside setlocale or setenv only, which nothing here calls.
+  // Only unsafe concurrently with setlocale or setenv, which nothing here calls.
   // NOLINTNEXTLINE(concurrency-mt-unsafe)
   if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
     out.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
@@ -58,7 +58,7 @@ class Walk {
         add_named(one);
       if (!matches.empty()) return;
       if (path.native().find("://") != std::string::npos)
-        throw InputError(concat(path.native(), ": is an address, and files are read: fetch it ",
+        throw InputError(concat(path.native(), ": is a URL, not a file: download it ",
                                 path.native().starts_with("hf://")
                                     ? "(`hf download NAME --repo-type dataset --local-dir data`)"
                                     : "(`curl -LO ADDRESS`)",
@@ -90,7 +90,7 @@ class Walk {
 
  private:
   struct Entry {
-    std::string name;  // of a directory: with a slash, so that names sort as whole paths do
+    std::string name;  // with a slash for a directory, so that names sort as whole paths do
     struct stat status;
   };
 
@@ -115,7 +115,7 @@ class Walk {
     std::vector<Entry> out;
     for (;;) {
       errno = 0;
-      // One DIR per call: readdir is safe here, whatever other threads do.
+      // readdir is safe here, because each call has its own DIR.
       const dirent* const found = ::readdir(open.get());  // NOLINT(concurrency-mt-unsafe)
       if (found == nullptr && errno != 0) fail_to_read(directory, errno);
       if (found == nullptr) break;
@@ -124,8 +124,8 @@ class Walk {
       const auto path = directory / entry.name;
       if (::stat(path.c_str(), &entry.status) != 0) {
         const int error = errno;
-        // Without the right to search the directory it is what is closed; else what a link leads
-        // to.
+        // If lstat() fails as well, the directory cannot be searched; otherwise the target of a
+        // link is unreadable.
         if (error == EACCES && ::lstat(path.c_str(), &entry.status) != 0)
           fail_to_read(directory, error);
         if (error != ENOENT && error != ELOOP) fail_to_read(path, error);

@@ -11,21 +11,21 @@ namespace muo::data {
 // A regular file that the user named, or that lies in a directory that the user named.
 struct InputFile {
   std::filesystem::path path;
-  bool named = false;                                // itself, or by a pattern
+  bool named = false;  // directly or by a pattern, not through a directory
   std::pair<std::uint64_t, std::uint64_t> identity;  // device and inode
 };
 
 struct FileList {
   std::vector<InputFile> files;
-  std::int64_t repeated = 0;  // files and directories met again, through links or named twice
-  std::int64_t special = 0;   // in directories: fifos, devices, sockets, links to nowhere
+  std::int64_t repeated = 0;  // duplicates: named twice, or reached again through links
+  std::int64_t special = 0;   // in directories: fifos, devices, sockets, broken links
 };
 
-// In the order of `paths`; a directory stands for all files below it in the order of the bytes of
-// their paths, hidden ones (".name") left out. A path that does not exist and holds *, ? or [ is a
-// pattern. Symbolic links are followed, but each file and directory is taken once, so loops end.
-// Throws InputError for a named path that is missing, empty (a directory), or neither a regular
-// file nor a directory, and for what cannot be read.
+// Lists the files of `paths`, in their order. A directory stands for all files below it, sorted by
+// the bytes of their paths, without hidden ones (".name"). A path that does not exist and contains
+// *, ? or [ is a pattern. Symbolic links are followed, but each file and directory is taken once,
+// so loops end. Throws InputError for unreadable entries, and for a named path that is missing, an
+// empty directory, or neither a regular file nor a directory.
 FileList list_files(std::span<const std::filesystem::path> paths);
 
 }  // namespace muo::data

@@ -14,13 +14,13 @@
 namespace muo::data {
 namespace {
 
-constexpr std::int64_t kSlotAlignment = 64;  // a cache line: neighbouring slots share none
+constexpr std::int64_t kSlotAlignment = 64;  // a cache line, so that slots do not share one
 
 Shape batch_shape(const LoaderOptions& options) {
   return {options.accumulation, options.batch, options.seq_len};
 }
 
-// Of the inputs, or the targets, of one slot.
+// Aligned bytes of the inputs, or of the targets, of one slot.
 std::int64_t half_bytes(const LoaderOptions& options) {
   const std::int64_t bytes = batch_shape(options).numel() * size_of(DType::kI32);
   return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
@@ -124,16 +124,16 @@ class Loader::Impl {
   const std::int64_t slot_count_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;  // either side waits for the other, so never both at once
-  // Batches since the start. Slot index % slot_count_ is the thread's from the release of batch
-  // index - slot_count_ until filled_ passes index.
+  std::condition_variable changed_;  // only one side can be waiting at a time
+  // Batches filled and released since the start. The thread owns slot index % slot_count_ from the
+  // release of batch index - slot_count_ until filled_ exceeds index.
   std::int64_t filled_ = 0;
   std::int64_t released_ = 0;
   bool held_ = false;
   std::exception_ptr error_;
   std::atomic<bool> stop_ = false;  // atomic: also read between rows, without the mutex
 
-  std::thread thread_;  // last: everything above exists when it starts
+  std::thread thread_;  // last, so that all other members exist when it starts
 };
 
 Loader::Loader(TrainingRows& rows, const LoaderOptions& options, std::span<std::byte> slots) {

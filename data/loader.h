@@ -9,9 +9,9 @@
 
 namespace muo::data {
 
-// Inputs and targets of one step of one rank, each (accumulation, batch, seq_len) int32 in pinned
-// host memory: targets are the inputs shifted by one. Row b of micro-step a on rank r is row
-// (a * world + r) * batch + b of the step.
+// Inputs and targets of one step on one rank, each (accumulation, batch, seq_len) int32 in pinned
+// host memory; targets are the inputs shifted by one. Row b of micro-step a on rank r is row (a *
+// world + r) * batch + b of the step.
 struct Batch {
   Tensor inputs;
   Tensor targets;
@@ -23,17 +23,18 @@ struct LoaderOptions {
   std::int64_t batch = 1;  // rows per rank and micro-step
   std::int64_t seq_len = 1;
   std::int64_t accumulation = 1;
-  std::int64_t first_row = 0;  // the number, from the run's start on, of the first step's row 0
+  std::int64_t first_row = 0;  // number of the first step's row 0, counted from the run's start
 
   [[nodiscard]] std::int64_t rows_per_step() const { return accumulation * world * batch; }
 };
 
-// Fills a ring of slots on its own thread, ahead of the consumer, with the rows from first_row on,
-// so a run resumes by saying how many it has trained. `slots` is pinned memory of a multiple of
-// slot_bytes(options) bytes, at least two slots, aligned to 64 bytes; it and `rows`, which is the
-// thread's and has rows of seq_len, outlive the loader. One thread consumes. Nothing is allocated
-// after construction, but by the first reading of `rows`. The destructor may be called at any time,
-// with or without a batch held; it waits for at most one row to be read.
+// Fills a ring of slots with the rows from first_row on, on its own thread ahead of the consumer;
+// to resume, a run sets first_row to the number of rows it has trained. `slots` is pinned memory,
+// aligned to 64 bytes, of at least two slots of slot_bytes(options) bytes. `slots` and `rows`
+// outlive the loader; `rows`, with rows of seq_len, is used only by the loader's thread. One thread
+// consumes. Nothing is allocated after construction except in the first read of `rows`. The
+// destructor may be called at any time, with or without a batch held; it waits for at most one row
+// to be read.
 class Loader {
  public:
   Loader(TrainingRows& rows, const LoaderOptions& options, std::span<std::byte> slots);
@@ -43,8 +44,9 @@ class Loader {
 
   static std::int64_t slot_bytes(const LoaderOptions& options);
 
-  // The next step's batch, in order; waits for the thread, and rethrows its error once the batches
-  // before it are consumed. The caller holds one batch at a time, until release().
+  // Returns the next step's batch and waits for it if necessary. An error of the loader's thread is
+  // rethrown after the batches before it are consumed. The caller holds one batch at a time, until
+  // release().
   [[nodiscard]] Batch next();
   void release();
 

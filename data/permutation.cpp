@@ -21,12 +21,13 @@ Permutation::Permutation(std::uint64_t count, const CounterRandom& random, std::
     keys_.at(i) = random.bits(first_draw + i);
 }
 
-// A balanced Feistel network on the next even number of bits, applied again until the value falls
-// inside (cycle walking; Black and Rogaway 2002, "Ciphers with arbitrary finite domains", sections
-// 4 and 5). The network covers at most 4 * count values, or 64, so few applications are needed on
-// average.
+// A balanced Feistel network on the next even number of bits, applied repeatedly until the value is
+// below `count` (cycle walking; Black and Rogaway 2002, "Ciphers with arbitrary finite domains",
+// sections 4 and 5). The network covers at most max(4 * count, 64) values, so few applications are
+// needed on average.
 std::uint64_t Permutation::operator()(std::uint64_t i) const {
-  // Below 3 bits a half has too few round functions for the orders to look random.
+  // With halves of fewer than 3 bits there are too few round functions for the orders to look
+  // random.
   const int half_bits = std::max(3, (65 - std::countl_zero(count_ - 1)) / 2);
   const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
   do {

@@ -8,20 +8,20 @@
 
 namespace muo::data {
 
-// A pseudo-random permutation of [0, count) of which nothing is stored per element, so any size
-// costs the same: a Feistel network (permutation.cpp).
+// A pseudo-random permutation of [0, count), by a Feistel network: it stores nothing per element,
+// so the cost does not depend on the size.
 class Permutation {
  public:
   static constexpr std::size_t kDraws = 6;
 
-  // Takes kDraws draws of `random`, from `first_draw` on. count > 0.
+  // Uses kDraws draws of `random`, from `first_draw` on. count > 0.
   Permutation(std::uint64_t count, const CounterRandom& random, std::uint64_t first_draw);
   // Image of i < count.
   [[nodiscard]] std::uint64_t operator()(std::uint64_t i) const;
 
  private:
   std::uint64_t count_;
-  std::array<std::uint64_t, kDraws> keys_{};  // of the rounds
+  std::array<std::uint64_t, kDraws> keys_{};  // one per round
 };
 
 }  // namespace muo::data

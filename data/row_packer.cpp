@@ -39,7 +39,7 @@ std::span<const TokenSpan> RowPacker::next_row() {
   for (std::int64_t left = row_tokens_; left > 0;) {
     refill();
     if (waiting_.empty()) break;
-    auto chosen = waiting_.begin();  // the shortest, of equals the oldest
+    auto chosen = waiting_.begin();  // the shortest, the oldest of equal ones
     const auto longer = std::ranges::upper_bound(waiting_, left, {}, &TokenSpan::count);
     if (longer != waiting_.begin())
       chosen = std::ranges::lower_bound(waiting_.begin(), longer, std::prev(longer)->count, {},

@@ -49,7 +49,7 @@ class Reader {
     if (!at(object, key).is_string()) fail("'", key, "' is not a string");
     return at(object, key).get<std::string>();
   }
-  // A name without a folder.
+  // A file name without a folder.
   [[nodiscard]] std::string file_name(const json& object, const char* key) const {
     std::string name = text(object, key);
     if (std::filesystem::path(name).filename() != name || name == "." || name == "..")
@@ -111,9 +111,9 @@ ShardManifest parse_shard_manifest(std::string_view text, const std::filesystem:
   if (!reader.text(tokenizer, "file").empty())
     out.tokenizer_file = reader.file_name(tokenizer, "file");
   out.fingerprint = reader.text(tokenizer, "fingerprint");
-  constexpr std::int64_t kMostIds = 1 << 24;
-  out.vocab_size = reader.number(tokenizer, "vocab_size", kMostIds);
-  out.bos = reader.number(tokenizer, "bos", kMostIds);
+  constexpr std::int64_t kMaxIds = 1 << 24;
+  out.vocab_size = reader.number(tokenizer, "vocab_size", kMaxIds);
+  out.bos = reader.number(tokenizer, "bos", kMaxIds);
   out.documents = reader.number(object, "documents");
   out.text_bytes = reader.number(object, "text_bytes");
   out.text_checksum = reader.checksum(object, "text_crc32");

@@ -12,7 +12,7 @@
 namespace muo::data {
 
 struct ShardEntry {
-  std::string file;  // its name in the folder of the manifest
+  std::string file;  // name in the manifest's folder
   std::int64_t tokens = 0;
   std::uint32_t checksum = 0;  // CRC-32 (zlib) of the whole file
   bool held_out = false;
@@ -27,30 +27,30 @@ struct ShardManifest {
   std::string tokenizer_file;  // in the same folder; empty: the byte tokenizer
   std::string fingerprint;     // Tokenizer::fingerprint()
   std::int64_t vocab_size = 0;
-  std::int64_t bos = 0;             // that starts each document
-  std::int64_t documents = 0;       // that the shards hold to their end
-  std::int64_t text_bytes = 0;      // of them
-  std::uint32_t text_checksum = 0;  // document_checksum() of them
+  std::int64_t bos = 0;             // id that starts each document
+  std::int64_t documents = 0;       // documents that the shards hold completely
+  std::int64_t text_bytes = 0;      // bytes of text of those documents
+  std::uint32_t text_checksum = 0;  // their document_checksum()
   std::vector<ShardEntry> shards;
-  std::string source = "{}";  // JSON of what was tokenized and how: an interrupted run goes on with
-                              // the same only
-  std::int64_t next_tokens = 0;  // of the document after `documents`, that the shards hold already
+  // JSON of the input and the options; an interrupted run is resumed only with the same ones.
+  std::string source = "{}";
+  std::int64_t next_tokens = 0;  // tokens already written of the document after `documents`
   std::vector<std::int32_t> token_bytes;  // bytes_of_tokens()
 };
 
-// CRC-32 (zlib) of what has the checksum `so_far`, 0 for nothing, followed by `bytes`.
+// Extends `so_far`, the CRC-32 (zlib) of the data before (0 for none), by `bytes`.
 std::uint32_t shard_checksum(std::uint32_t so_far, std::span<const std::byte> bytes);
 
-// Of documents that have the checksum `so_far`, 0 for none, followed by one more.
+// Extends `so_far`, the checksum of the documents before (0 for none), by one document.
 std::uint32_t document_checksum(std::uint32_t so_far, std::string_view text);
 
 inline constexpr const char* kShardManifestName = "manifest.json";
 
 std::string shard_manifest_text(const ShardManifest& manifest);
-// Throws InputError, naming `path`, for what is malformed.
+// Throws InputError, naming `path`, if the text is malformed.
 ShardManifest parse_shard_manifest(std::string_view text, const std::filesystem::path& path);
-// That of a folder, if there is one: JSON of another format is none. Throws InputError for what is
-// no JSON: a manifest that was damaged.
+// The manifest of a folder, if there is one; JSON of another format is ignored. Throws InputError
+// if the file is not JSON, which is a damaged manifest.
 std::optional<ShardManifest> find_shard_manifest(const std::filesystem::path& folder);
 
 }  // namespace muo::data

@@ -78,8 +78,8 @@ ShardEntry ShardWriter::finish() {
 
 void ShardWriter::fail(int error) const {
   throw WriteError(concat("cannot write ", path_.native(), ": ", system_error_text(error),
-                          is_full(error) ? "; free some space" : "",
-                          "; the same command, run again, goes on"));
+                          is_full(error) ? "; free some space" : "; check the folder",
+                          "; then rerun the same command to continue"));
 }
 
 void ShardWriter::flush() {

@@ -11,20 +11,20 @@
 
 namespace muo::data {
 
-// Writes one token shard, under a hidden name until it is whole. Throws WriteError.
+// Writes one token shard, under a hidden name until it is complete. Throws WriteError.
 class ShardWriter {
  public:
-  // FOLDER/NAME; `capacity` tokens at most.
+  // Creates FOLDER/NAME with at most `capacity` tokens.
   ShardWriter(const std::filesystem::path& folder, std::string name, const ShardFormat& format,
               std::int64_t capacity);
-  ~ShardWriter();  // of one that was not finished nothing is left
+  ~ShardWriter();  // removes an unfinished shard
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
   [[nodiscard]] std::int64_t left() const { return capacity_ - entry_.tokens; }
-  // At most left() ids.
+  // Appends at most left() ids.
   void append(std::span<const std::int32_t> ids);
-  // Writes the header, and gives the file its name, all on the disk.
+  // Writes the header, gives the file its name, and syncs both to the disk.
   ShardEntry finish();
 
  private:
@@ -38,8 +38,8 @@ class ShardWriter {
   FileDescriptor file_;
   ShardEntry entry_;
   std::vector<char> buffer_;
-  std::int64_t written_ = 0;      // bytes of tokens, without the buffer's
-  std::uint32_t tokens_crc_ = 0;  // CRC-32 of them
+  std::int64_t written_ = 0;      // bytes of tokens written, without the buffer's
+  std::uint32_t tokens_crc_ = 0;  // CRC-32 of those bytes
 };
 
 }  // namespace muo::data

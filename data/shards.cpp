@@ -42,7 +42,7 @@ const ShardFormat& check_header(const std::filesystem::path& path, std::span<con
   const ShardFormat* const format = find_format(magic);
   if (format == nullptr && bytes.size() >= sizeof magic)
     fail(path, fmt::format("not a token shard: its first number is {}, neither {} nor {}; "
-                           "shards have a header, which {} puts before nanoGPT's ids",
+                           "convert nanoGPT's ids, which have no header, by {}",
                            magic, kNarrowShard.magic, kWideShard.magic,
                            installed_word("scripts/convert_nanogpt_data.py")));
   if (bytes.size() < kShardHeaderBytes)
@@ -50,8 +50,8 @@ const ShardFormat& check_header(const std::filesystem::path& path, std::span<con
                            "write it again",
                            bytes.size(), kShardHeaderBytes));
   if (version != format->version)
-    fail(path, fmt::format("shard version {}, but of magic {} only version {} (uint{} tokens) is "
-                           "known; write it again in that version",
+    fail(path, fmt::format("shard version {}, but for magic {} only version {} (uint{} tokens) is "
+                           "supported; write it again in that version",
                            version, magic, format->version, 8 * format->token_bytes));
   if (count <= 0)
     fail(path,
@@ -76,7 +76,7 @@ template <class Id>
 void check_ids(const std::filesystem::path& path, std::span<const Id> tokens,
                std::int64_t vocab_size) {
   if (vocab_size > std::numeric_limits<Id>::max()) return;
-  // A maximum vectorises, a search for the first bad id does not.
+  // Computing the maximum vectorises; a search for the first bad id does not.
   Id largest = 0;
   for (const Id token : tokens)
     largest = std::max(largest, token);
@@ -90,7 +90,7 @@ void check_ids(const std::filesystem::path& path, std::span<const Id> tokens,
                    *bad, bad - tokens.begin(), vocab_size, largest));
 }
 
-// By a word of the name: "fineweb_val_000000.bin", not "retrieval.bin".
+// True if a word of the name says so: "fineweb_val_000000.bin", but not "retrieval.bin".
 bool is_val(const InputFile& file) {
   const std::string name = file.path.filename().native();
   const auto is_letter = [](unsigned char c) { return std::isalpha(c) != 0; };
@@ -105,7 +105,7 @@ bool is_val(const InputFile& file) {
   return false;
 }
 
-// What tells what the ids in `folder` stand for, as open_tokenizer() takes it; empty: nothing.
+// The tokenizer of the ids in `folder`, as open_tokenizer() takes it; empty if unknown.
 std::filesystem::path find_tokenizer(const DataOptions& options,
                                      const std::filesystem::path& folder, bool has_manifest) {
   if (options.tokenizer != "byte") return options.tokenizer;
@@ -121,19 +121,19 @@ void check_entry(const std::filesystem::path& path, const ShardEntry& entry, boo
   if (missing) fail(path, "missing, but in the manifest; copy it again, or tokenize again");
   const std::int64_t tokens = bytes - static_cast<std::int64_t>(kShardHeaderBytes);
   if (tokens != 2 * entry.tokens && tokens != 4 * entry.tokens)
-    fail(path, fmt::format("{} bytes, but by the manifest it has {} tokens; copy it again, or "
+    fail(path, fmt::format("{} bytes, but the manifest lists {} tokens; copy it again, or "
                            "tokenize again",
                            bytes, entry.tokens));
   if (!is_used) return;
   const FileBytes file(path);
   if (const std::uint32_t checksum = shard_checksum(0, file.bytes()); checksum != entry.checksum)
-    fail(path, fmt::format("damaged: its CRC-32 is {:08x}, by the manifest {:08x}; copy it again, "
+    fail(path, fmt::format("damaged: its CRC-32 is {:08x}, the manifest's {:08x}; copy it again, "
                            "or tokenize again",
                            checksum, entry.checksum));
 }
 
-// Whether the shards of each folder that is used are those that its manifest lists: all are there,
-// and of `files` every byte is as it was written.
+// Checks that each folder in use has all shards that its manifest lists, and that every byte of
+// `files` is as it was written. Throws InputError.
 void check_manifests(std::span<const InputFile> files) {
   std::set<std::filesystem::path> folders;
   std::set<std::filesystem::path> used;
@@ -147,7 +147,7 @@ void check_manifests(std::span<const InputFile> files) {
     if (!manifest->complete)
       throw InputError(concat(folder.native(), ": tokenizing was interrupted after ",
                               manifest->documents,
-                              " documents; run the same muograph tokenize again"));
+                              " documents; rerun the same muograph tokenize command"));
     parallel_for(usable_cores(), manifest->shards.size(), [&](std::size_t i) {
       const ShardEntry& entry = manifest->shards[i];
       check_entry(folder / entry.file, entry, used.contains(folder / entry.file));
@@ -218,7 +218,7 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
     throw InputError(concat("--bos-token ", options.bos_token, ": the vocabulary has ", vocab_size,
                             " ids, from 0 on; give the one that begins documents"));
   const auto named_val = std::count_if(files.begin(), files.end(), is_val);
-  // If every name says "val", none of them tells the two apart.
+  // If every name says "val", the names do not distinguish the two.
   const bool by_name = named_val > 0 && named_val < std::ssize(files);
   std::vector<TokenShard> train;
   std::vector<TokenShard> val;

@@ -24,15 +24,16 @@
 namespace muo::data {
 namespace {
 
-// Blocks of whole documents that are held out; of a document larger than a block its end is.
+// The number of blocks of whole documents that are held out; the end of a document larger than a
+// block is held out instead.
 constexpr std::int64_t kHeldOutBlocks = 20;
 
-// A document, or what of one lies on one side of the split: its bytes, which are its tokens but for
-// the first, or its tokens.
+// A document, or its part on one side of the split: as bytes, which are its tokens except for BOS,
+// or as tokens.
 struct Slice {
   FileBytes file;
-  std::string_view text;  // in `file`; empty for the tokens of a part
-  bool starts = true;     // bytes: with BOS
+  std::string_view text;  // in `file`; empty for a part that is tokenized
+  bool starts = true;     // as bytes: begins with BOS
   std::shared_ptr<const std::vector<std::int32_t>> ids = {};
   std::span<const std::int32_t> tokens = {};  // in `ids`
 
@@ -56,8 +57,8 @@ struct Slice {
     std::transform(from.begin(), from.end(), out.begin(),
                    [](char c) { return std::int32_t{static_cast<unsigned char>(c)}; });
   }
-  // Takes the last `count` tokens, fewer than there are, away and returns them.
-  Slice cut_off(std::int64_t count) {
+  // Removes the last `count` < size() tokens and returns them.
+  Slice split_tail(std::int64_t count) {
     Slice tail = *this;
     const auto size = static_cast<std::size_t>(count);
     if (ids) {
@@ -88,8 +89,9 @@ std::int64_t text_bytes(const Slices& slices) {
   return bytes;
 }
 
-// What `muograph tokenize` reads, by its name.
-std::string other_form(const FileForm& form) {
+// The name of a format other than plain text, which only `muograph tokenize` can read, if anything
+// can; else empty.
+std::string unsupported_form(const FileForm& form) {
   if (form.kind == FileForm::Kind::kForeign) return std::string(form.name);
   if (form.kind == FileForm::Kind::kJsonLines) return "JSON Lines";
   return form.compressed ? "compressed" : "";
@@ -113,7 +115,7 @@ Slices read_documents(std::span<const InputFile> files, std::int64_t max_bytes, 
   for (const InputFile& file : files) {
     if (max_bytes > 0 && total >= max_bytes) break;
     const FileForm form = form_of(file.path);
-    if (const std::string other = other_form(form); !other.empty()) {
+    if (const std::string other = unsupported_form(form); !other.empty()) {
       if (file.named) refuse(file.path, form, other);
       left_out.add(other);
       continue;
@@ -135,7 +137,7 @@ Slices read_documents(std::span<const InputFile> files, std::int64_t max_bytes, 
   return documents;
 }
 
-// Moves what of `train` is held out into the result, in its order; says how in `method`.
+// Moves the held-out part of `train` into the result, in order; `method` describes the split.
 Slices hold_out(Slices& train, double fraction, std::string& method) {
   std::int64_t all = 0;
   for (const Slice& document : train)
@@ -150,7 +152,7 @@ Slices hold_out(Slices& train, double fraction, std::string& method) {
     if (size > block) {
       const auto count = std::llround(static_cast<double>(size) * fraction);
       if (0 < count && count < size) {
-        val.push_back(document.cut_off(count));
+        val.push_back(document.split_tail(count));
         ++ends;
       }
       kept.push_back(document);
@@ -172,21 +174,21 @@ Slices hold_out(Slices& train, double fraction, std::string& method) {
   return val;
 }
 
-// What is tokenized here is held in memory, and while it is made more than once. Measured with
-// 4,096 tokens on 113 MB of source code: 3.1 bytes for each of one file, 1.3 for those of 200
-// files.
-void require_room_for_tokens(std::int64_t text_bytes, const DataOptions& options) {
+// Tokens are held in memory here, and more than once during tokenization. Measured with a
+// vocabulary of 4,096 on 113 MB of source code: 3.1 bytes of memory per byte of a single file, 1.3
+// with 200 files.
+void require_memory_for_tokens(std::int64_t text_bytes, const DataOptions& options) {
   constexpr std::int64_t kBytesOfMemory = 3;
   const AvailableMemory available = available_memory();
   if (text_bytes <= available.bytes / kBytesOfMemory) return;
   std::string files;
   for (const auto& path : options.paths)
     files += concat(shell_word(path.native()), " ");
-  throw InputError(concat("--data: to tokenize ", readable(text_bytes),
-                          " of text in memory takes about ", readable(kBytesOfMemory * text_bytes),
-                          ", ", readable(available.bytes), " are available", available.limit,
-                          ": make token shards of it, which stay on the disk: muograph tokenize ",
-                          files, "--tokenizer ", shell_word(options.tokenizer), " --out shards"));
+  throw InputError(concat("--data: tokenizing ", readable(text_bytes),
+                          " of text in memory needs about ", readable(kBytesOfMemory * text_bytes),
+                          ", but ", readable(available.bytes), " are available", available.limit,
+                          ": write token shards to disk instead: muograph tokenize ", files,
+                          "--tokenizer ", shell_word(options.tokenizer), " --out shards"));
 }
 
 void tokenize(Slices& documents, const Tokenizer& tokenizer, std::int32_t bos) {
@@ -200,7 +202,7 @@ void tokenize(Slices& documents, const Tokenizer& tokenizer, std::int32_t bos) {
   }
 }
 
-std::size_t drop_known(Slices& val, const Slices& train) {
+std::size_t drop_duplicates(Slices& val, const Slices& train) {
   std::unordered_set<std::string_view> known;
   for (const Slice& slice : train)
     if (!slice.text.empty()) known.insert(slice.text);
@@ -214,7 +216,8 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
   const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
   const std::int32_t bos = need_bos(*tokenizer, options.tokenizer);
   if (options.bos_token >= 0)
-    throw InputError(concat("--bos-token ", options.bos_token, ": is for .bin token shards; texts ",
+    throw InputError(concat("--bos-token ", options.bos_token,
+                            ": only for .bin token shards; texts ",
                             "begin with the tokenizer's token ", bos, ": leave it out"));
   LeftOut left_out;
   Slices train = read_documents(files, options.max_bytes, left_out);
@@ -228,14 +231,14 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
   const std::int64_t file_bytes = text_bytes(train) + text_bytes(val);
   const bool is_bytes = options.tokenizer == "byte";
   if (!is_bytes) {
-    require_room_for_tokens(file_bytes, options);
+    require_memory_for_tokens(file_bytes, options);
     tokenize(train, *tokenizer, bos);
     tokenize(val, *tokenizer, bos);
   }
   std::string method = "--val-data";
   if (val_files.empty() && !options.held_out_only)
     val = hold_out(train, options.val_fraction, method);
-  const std::size_t dropped = drop_known(val, train);
+  const std::size_t dropped = drop_duplicates(val, train);
   if (dropped > 0 && val.empty())
     throw InputError(concat(
         (val_files.empty() ? options.paths : options.val_paths).front().native(), ": all ", dropped,

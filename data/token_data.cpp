@@ -20,8 +20,8 @@ namespace {
 
 bool has_shard_name(const InputFile& file) { return file.path.extension() == ".bin"; }
 
-// What tells of shards and lies beside them, in a folder that was named.
-void drop_descriptions(FileList& list) {
+// Removes manifests and tokenizers that lie beside shards in a named folder: they are not data.
+void drop_metadata_files(FileList& list) {
   std::set<std::filesystem::path> folders;
   for (const InputFile& file : list.files)
     if (has_shard_name(file) && looks_like_shard(file.path))
@@ -35,8 +35,8 @@ void drop_descriptions(FileList& list) {
   });
 }
 
-// Whether the files are shards; throws if some are and some are not. In a directory of text a
-// .bin file without a shard's magic number is a binary file like any other.
+// True if the files are shards. Throws if only some are. In a directory of text, a .bin file
+// without a shard's magic number is a binary file like any other.
 bool are_shards(std::span<const InputFile> files) {
   const auto other = std::find_if_not(files.begin(), files.end(), has_shard_name);
   if (other == files.end()) return true;
@@ -48,7 +48,7 @@ bool are_shards(std::span<const InputFile> files) {
                           " is not; give either .bin shards or text"));
 }
 
-// For best-fit packing.
+// Finds the documents for best-fit packing.
 void index_documents(Corpus& corpus, const std::filesystem::path& path) {
   if (!corpus.bos)
     throw InputError(
@@ -81,10 +81,10 @@ Corpus open_corpus(const DataOptions& options) {
         "token shards");
   FileList train = list_files(options.paths);
   FileList val = list_files(options.val_paths);
-  drop_descriptions(train);
-  drop_descriptions(val);
+  drop_metadata_files(train);
+  drop_metadata_files(val);
 
-  // What is named as held-out data and lies among the training data is not trained on.
+  // Files named as held-out data are removed from the training data.
   std::set<std::pair<std::uint64_t, std::uint64_t>> held_out;
   for (const InputFile& file : val.files)
     held_out.insert(file.identity);
@@ -111,11 +111,11 @@ Corpus open_corpus(const DataOptions& options) {
   if (excluded > 0)
     corpus.description += fmt::format("; {} files of --data are in --val-data", excluded);
   if (const auto repeated = train.repeated + val.repeated; repeated > 0)
-    corpus.description += fmt::format("; {} met again through links and taken once", repeated);
+    corpus.description += fmt::format("; {} duplicates through links taken once", repeated);
   if (const auto special = train.special + val.special; special > 0)
     corpus.description += fmt::format("; {} fifos, devices or broken links skipped", special);
 
-  // A row has at least one input and its target.
+  // A row needs at least one input and its target.
   for (const auto& [data, name] :
        {std::pair{corpus.train.get(), "training"}, std::pair{corpus.val.get(), "held-out"}})
     if (data->size() < 2 && !(options.held_out_only && data == corpus.train.get()))

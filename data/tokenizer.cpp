@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kChunk = 1 << 18;  // bytes of a text that a thread takes at a time
+constexpr std::size_t kChunk = 1 << 18;  // bytes of text per task of a thread
 constexpr std::size_t kLargeText = 4 * kChunk;
 
 class ByteTokenizer final : public Tokenizer {
@@ -62,7 +62,7 @@ class BytesDecoder final : public TextDecoder {
   const Tokenizer& tokenizer_;
 };
 
-// By which no text is other tokens than its bytes, however it is cut.
+// A BPE without merges: every text becomes its bytes, whatever the splits.
 BpeDefinition byte_definition() {
   const ByteTokenizer bytes;
   BpeDefinition definition;
@@ -73,7 +73,7 @@ BpeDefinition byte_definition() {
   return definition;
 }
 
-fs::path file_of(const fs::path& name) {
+fs::path find_tokenizer_file(const fs::path& name) {
   std::error_code none;
   fs::path file = name;
   if (fs::is_directory(name, none)) {
@@ -97,12 +97,12 @@ bool is_json(const FileBytes& contents) {
 
 BpeDefinition read_bpe_definition(const fs::path& name, std::string_view pattern,
                                   const std::vector<SpecialToken>& special) {
-  const fs::path file = file_of(name);
+  const fs::path file = find_tokenizer_file(name);
   const FileBytes contents(file);
   if (is_sentencepiece_model(contents.text()))
     throw InputError(concat(file.native(),
                             ": a SentencePiece model, which is no byte-level BPE and cannot become "
-                            "a tokenizer.json; give it as --tokenizer as it is"));
+                            "a tokenizer.json; give it to --tokenizer unchanged"));
   if (!is_json(contents))
     return read_tiktoken_file(contents.text(), file.native(), pattern, special);
   if (!pattern.empty() || !special.empty())
@@ -112,7 +112,7 @@ BpeDefinition read_bpe_definition(const fs::path& name, std::string_view pattern
 
 std::unique_ptr<const Tokenizer> open_tokenizer(const fs::path& name) {
   if (name == "byte") return std::make_unique<ByteTokenizer>();
-  const fs::path file = file_of(name);
+  const fs::path file = find_tokenizer_file(name);
   if (const FileBytes contents(file); is_sentencepiece_model(contents.text()))
     return std::make_unique<SentencePieceTokenizer>(contents.text(), file.native());
   return std::make_unique<BpeTokenizer>(read_bpe_definition(name), name.native());
@@ -121,7 +121,7 @@ std::unique_ptr<const Tokenizer> open_tokenizer(const fs::path& name) {
 TokenizerCopy copy_tokenizer(const fs::path& name) {
   if (name == "byte")
     return {.name = "tokenizer.json", .contents = write_tokenizer_json(byte_definition())};
-  const FileBytes contents(file_of(name));
+  const FileBytes contents(find_tokenizer_file(name));
   if (is_sentencepiece_model(contents.text()))
     return {.name = "tokenizer.model", .contents = std::string(contents.text())};
   return {.name = "tokenizer.json",
@@ -149,14 +149,14 @@ std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::string_view te
 void encode_parallel(const Tokenizer& tokenizer, std::string_view text, int threads,
                      std::vector<std::int32_t>& ids) {
   struct Chunk {
-    std::size_t begin = 0, end = 0;  // of the text that `ids` stand for
+    std::size_t begin = 0, end = 0;  // the range of text that `ids` encode
     std::vector<std::int32_t> ids;
   };
   if (threads < 2 || text.size() < 2 * kChunk || !tokenizer.cuts_text()) {
     tokenizer.encode(text, 0, text.size(), ids);
     return;
   }
-  // Where a letter is followed by a space, text is cut by nearly every tokenizer.
+  // Nearly every tokenizer cuts text between a letter and a space.
   std::vector<Chunk> chunks;
   for (std::size_t at = 0; at < text.size();) {
     std::size_t next = std::min(at + kChunk, text.size());
@@ -170,14 +170,14 @@ void encode_parallel(const Tokenizer& tokenizer, std::string_view text, int thre
     Chunk& chunk = chunks[i];
     chunk.end = tokenizer.encode(text, chunk.begin, chunk.end, chunk.ids);
   });
-  std::size_t at = 0;  // up to here `ids` stand for the text
+  std::size_t at = 0;  // `ids` encode the text up to here
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     Chunk& chunk = chunks[c];
     const std::size_t end = c + 1 < chunks.size() ? chunks[c + 1].begin : text.size();
     if (chunk.begin == at) {
       ids.insert(ids.end(), chunk.ids.begin(), chunk.ids.end());
       at = chunk.end;
-    } else if (at < end) {  // a token of the chunk before reaches into this one
+    } else if (at < end) {  // a token of the previous chunk reaches into this one
       at = tokenizer.encode(text, at, end, ids);
     }
     chunk.ids = {};

@@ -26,7 +26,7 @@ class ContiguousRows final : public TrainingRows {
   RowSampler sampler_;
 };
 
-// Every document once, then every document once in another order, and so on.
+// Endless sequence of documents: each epoch has every document once, in another order.
 class ShuffledDocuments {
  public:
   ShuffledDocuments(const DocumentIndex& documents, std::uint64_t seed)
@@ -57,7 +57,7 @@ class PackedRows final : public TrainingRows {
         packer_(seq_len + 1, [this] { return std::optional(documents_.next()); }) {}
 
   void read(std::int64_t n, std::span<std::int32_t> row) override {
-    MUO_CHECK(n >= next_, "row ", n, " is asked for after row ", next_ - 1);
+    MUO_CHECK(n >= next_, "row ", n, " requested after row ", next_ - 1);
     for (; next_ < n; ++next_)
       packer_.next_row();
     ++next_;
@@ -71,7 +71,7 @@ class PackedRows final : public TrainingRows {
   const TokenData& data_;
   ShuffledDocuments documents_;
   RowPacker packer_;
-  std::int64_t next_ = 0;  // row that the packer gives next
+  std::int64_t next_ = 0;  // number of the packer's next row
 };
 
 }  // namespace
@@ -84,10 +84,10 @@ std::unique_ptr<TrainingRows> make_training_rows(const Corpus& corpus, std::int6
 }
 
 PackingUse measure_packing(const Corpus& corpus, std::int64_t seq_len, std::uint64_t seed) {
-  // So many that those which wait at the end are few.
-  constexpr std::int64_t kFewest = 20'000, kMost = 200'000;
+  // Enough documents for those still waiting at the end not to matter.
+  constexpr std::int64_t kFewest = 20'000, kMax = 200'000;
   const DocumentIndex& documents = *corpus.train_documents;
-  const std::int64_t enough = std::clamp(documents.size(), kFewest, kMost);
+  const std::int64_t enough = std::clamp(documents.size(), kFewest, kMax);
   PackingUse use;
   ShuffledDocuments shuffled(documents, seed);
   RowPacker packer(seq_len + 1, [&] { return std::optional(shuffled.next()); });

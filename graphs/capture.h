@@ -9,8 +9,9 @@
 
 namespace muo::graphs {
 
-// What memory `rank` of `world` needs for a state that `make(RankContext&, Arena&)` builds (a
-// pointer to something with capture() and traces()), on any machine: nothing is allocated or run.
+// Applies `plan(arena, traces)` to a trace of the state that `make(RankContext&, Arena&)` returns
+// (a pointer to an object with capture() and traces()), for `rank` of `world`. Works on any
+// machine: nothing is allocated or run.
 template <class Make, class Plan>
 auto traced(int rank, int world, const Make& make, const Plan& plan) {
   TracingRank trace(rank, world);
@@ -27,12 +28,12 @@ MemoryPlan traced_plan(int rank, int world, const Make& make) {
   });
 }
 
-// Gets `state`, whose tensors lie in `arena` and hold nothing yet, ready to run; captures its
-// graphs if `capture`. On a GPU every call runs twice before: that is when libraries load their
-// kernels and choose algorithms and when peers connect, which no capture may hold. The first time
-// collectives are muted, since loading a kernel may wait for a GPU on which a peer's collective
-// waits for this rank. Every rank calls it, once all its memory is there: neither may an allocation
-// wait so. `between` runs once in each process, between the two times.
+// Prepares `state`, whose tensors are in `arena` and still empty, to run; captures its graphs if
+// `capture`. On a GPU all calls run twice before: libraries then load their kernels and choose
+// algorithms, and peers connect, none of which is allowed during a capture. Collectives are muted
+// the first time, as loading a kernel may wait for a GPU on which a peer's collective waits for
+// this rank. Every rank calls it, after all its memory was allocated, as an allocation may wait
+// likewise. `between` runs once per process, between the two passes.
 template <class State>
 void warm_up_and_capture(RankContext& rank, PlannedArena& arena, State& state, bool capture = true,
                          const std::function<void()>& between = {}) {

@@ -6,8 +6,8 @@
 namespace muo::graphs {
 namespace {
 
-constexpr std::int64_t kShortest = 32;        // below it a GEMM is no cheaper
-constexpr Tag kDecodeGatherTag = 0xD0000000;  // between steps, apart from the plan's tags
+constexpr std::int64_t kShortest = 32;        // a GEMM of fewer rows is not cheaper
+constexpr Tag kDecodeGatherTag = 0xD0000000;  // between steps, distinct from the plan's tags
 
 Tensor input(Arena& arena, const std::string& name, Shape shape) {
   return arena.tensor({.name = name,
@@ -17,7 +17,7 @@ Tensor input(Arena& arena, const std::string& name, Shape shape) {
                        .lifespan = Lifespan::kRun});
 }
 
-// Where the document of the last token begins, as document_starts() has it.
+// Position at which the last token's document begins, as in document_starts().
 std::int32_t start_of_last(const std::vector<std::int32_t>& context, std::int32_t document_token) {
   const auto last = std::find(context.rbegin(), context.rend(), document_token);
   return last == context.rend() ? 0 : static_cast<std::int32_t>(context.rend() - last - 1);
@@ -42,7 +42,7 @@ Decoder::Decoder(RankContext& rank, const model::GptConfig& config,
             model::Gpt::Size{.b = rows, .t = 1, .backward = false, .logits = true, .decode = true},
             rotary, "decode.", arena),
       contexts_(static_cast<std::size_t>(rows)) {
-  MUO_CHECK(rows >= 1 && rows <= kMostRows, rows, " rows are decoded at once, at most ", kMostRows);
+  MUO_CHECK(rows >= 1 && rows <= kMaxRows, rows, " rows to decode at once: give 1 to ", kMaxRows);
   for (std::int64_t t = std::min(kShortest, config.seq_len);; t = std::min(2 * t, config.seq_len)) {
     const std::string name = "decode." + std::to_string(t) + ".";
     Length length;
@@ -59,8 +59,9 @@ Decoder::Decoder(RankContext& rank, const model::GptConfig& config,
 void Decoder::enqueue(const Length& length) {
   weights_.pass(kDecodeGatherTag, [&](const model::WeightSource& weights) {
     length.gpt->prefill(rank_.compute, weights, length.tokens, cache_, slot_);
-    // Its row is that of begin() only for a full context, which then asks again; it is here so that
-    // the memory plan knows of the logits, and that the head's weights are there.
+    // These logits are those of begin() only for a full context; begin() computes its row again.
+    // They are in the graph so that the memory plan includes the logits, and the head's weights are
+    // gathered.
     length.gpt->logits(rank_.compute, weights, length.t - 1, length.t);
   });
 }
@@ -143,8 +144,8 @@ void Decoder::step(std::span<const std::int32_t> tokens, std::span<float> out) {
   const auto vocab = static_cast<std::size_t>(config_.vocab_size);
   MUO_CHECK(tokens.size() == count && out.size() == count * vocab, tokens.size(), " tokens and ",
             out.size(), " logits for ", rows(), " rows");
-  // All rows take part. What one that gets no token, or begins again below, leaves in the cache is
-  // at a position that is written before it is read.
+  // All rows take part. A row that gets no token, or begins again below, writes to the cache only
+  // at positions that are written again before they are read.
   const std::span inputs = staged_inputs_.values<std::int32_t>();
   std::ranges::fill(inputs, 0);
   std::vector<std::size_t> full;
@@ -154,7 +155,7 @@ void Decoder::step(std::span<const std::int32_t> tokens, std::span<float> out) {
     const bool is_full = static_cast<std::int64_t>(context.size()) == config_.seq_len;
     if (!is_full) inputs[2 * count + i] = static_cast<std::int32_t>(context.size());
     if (tokens[i] == kNoToken) continue;
-    MUO_CHECK(!context.empty(), "row ", i, " has not begun");
+    MUO_CHECK(!context.empty(), "step() of row ", i, " before begin()");
     inputs[i] = tokens[i];
     inputs[count + i] = context.back();
     context.push_back(tokens[i]);

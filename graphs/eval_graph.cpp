@@ -5,7 +5,7 @@
 namespace muo::graphs {
 namespace {
 
-// Collectives of evaluation run between steps, apart from the plan's tags.
+// Collectives of evaluation run between steps; their tags differ from the plan's.
 constexpr Tag kEvalTag = 0xE0000000;
 constexpr Tag kEvalGatherTag = kEvalTag + 1;
 
@@ -26,7 +26,7 @@ Tensor make_token_bytes(const model::GptConfig& config, Arena& arena) {
 
 void fill_token_bytes(Stream& stream, Tensor token_bytes, std::span<const std::int32_t> values) {
   const auto count = static_cast<std::int64_t>(values.size());
-  MUO_CHECK(count <= token_bytes.numel(), count, " token sizes, vocabulary of ",
+  MUO_CHECK(count <= token_bytes.numel(), count, " token sizes for a vocabulary of ",
             token_bytes.numel());
   stream.zero(token_bytes);
   if (count > 0) stream.copy(token_bytes.elements(0, count), host_tensor(values.data(), {count}));
@@ -92,13 +92,13 @@ void EvalGraph::run(Tensor inputs, Tensor targets) {
 }
 
 void EvalGraph::read(Tensor losses, Tensor predictions) {
-  MUO_CHECK(losses_, "an evaluation that keeps totals has no positions to read");
+  MUO_CHECK(losses_, "an evaluation with EvalOutput::kTotals has no positions to read");
   rank_.compute.copy(losses.view(losses_.shape), losses_);
   rank_.compute.copy(predictions.view(predictions_.shape), predictions_);
 }
 
 LossTotals EvalGraph::finish() {
-  MUO_CHECK(totals_, "an evaluation that keeps positions has no totals");
+  MUO_CHECK(totals_, "an evaluation with EvalOutput::kPositions has no totals");
   rank_.wait(rank_.compute);
   if (rank_.world > 1) {
     rank_.communicator.all_reduce(rank_.comm, kEvalTag, totals_, totals_);

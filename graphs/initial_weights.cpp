@@ -10,7 +10,7 @@ void initialize_weights(const RankContext& rank, std::uint64_t seed,
                         std::span<const ParamSpec> params, optim::ShardedStep& update) {
   for (const StateEntry& entry : update.state()) {
     const auto spec = std::ranges::find(params, entry.name, &ParamSpec::name);
-    if (spec == params.end()) continue;  // state of the optimizer
+    if (spec == params.end()) continue;  // optimizer state
     draw(rank.compute, {.y = entry.values,
                         .upper = entry.upper,
                         .random = {seed, spec->name},

@@ -8,8 +8,8 @@
 
 namespace muo::graphs {
 
-// Fills the masters of `update` with the initial weights of `seed` (docs/spec/model.md, "Initial
-// weights"), and the replicas: on the device. Every rank calls it; waits.
+// Sets the masters of `update` to the initial weights for `seed` (docs/spec/model.md, "Initial
+// weights"), and then the replicas; all on the device. Every rank calls it; waits.
 void initialize_weights(const RankContext& rank, std::uint64_t seed,
                         std::span<const ParamSpec> params, optim::ShardedStep& update);
 

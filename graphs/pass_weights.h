@@ -7,13 +7,13 @@
 
 namespace muo::graphs {
 
-// The weights of a forward pass between steps: all are there or, where `gathers` shards them, each
-// pass gathers them, on every rank at the same time.
+// The weights of a forward pass between steps: all are available or, if `gathers` shards them, each
+// pass gathers them, on all ranks at the same time.
 struct PassWeights {
   std::span<const Tensor> weights;
   optim::ShardedStep* gathers = nullptr;
 
-  // Enqueues the pass that `run(WeightSource)` does; its gathers have tags from `first` on.
+  // Enqueues a pass by calling run(WeightSource); its gathers have tags from `first` on.
   template <class Run>
   void pass(Tag first, const Run& run) const {
     if (gathers == nullptr) return run(model::WeightSource{.weights = weights});

@@ -6,12 +6,12 @@
 
 namespace muo::graphs {
 
-// What the graphs of a run are made of.
+// Configuration of a run's graphs.
 struct RunSetup {
   model::GptConfig model;
   StepShape step;
   HyperParameters hyper;
-  bool step_only = false;  // no evaluation and no samples: nothing is made for them
+  bool step_only = false;  // without evaluation and samples, and their tensors
 };
 
 }  // namespace muo::graphs

@@ -13,7 +13,7 @@
 namespace muo::graphs {
 namespace {
 
-constexpr Tag kVerifyTag = 0xF0000000;  // between steps, apart from the plan's tags
+constexpr Tag kVerifyTag = 0xF0000000;  // between steps, distinct from the plan's tags
 
 std::vector<Tensor> all_weights(const optim::ShardedStep& update, std::size_t count) {
   std::vector<Tensor> out;
@@ -121,7 +121,7 @@ RunState::Counts RunState::counts() const {
 }
 
 bool RunState::has_metrics(std::int64_t index) const {
-  // Acquire: what the writer stored before the sequence is seen after it.
+  // Acquire: makes writes before the sequence number's visible.
   std::int64_t& sequence = record_of(index).sequence;
   return std::atomic_ref(sequence).load(std::memory_order_acquire) == index + 1;
 }
@@ -180,7 +180,7 @@ std::int64_t plan_fixed_memory(const RunSetup& setup, const std::vector<ParamSpe
     return std::make_unique<RunState>(context, setup, params, plan, arena);
   };
   return traced(rank, plan.world, make, [](const TraceArena& arena, const auto& traces) {
-    // The cache of samples lies where activations do.
+    // The cache for samples shares the memory of activations.
     constexpr std::array kLeftOut = {MemoryCategory::kActivations, MemoryCategory::kCache};
     return bytes_without(kLeftOut, arena, traces);
   });

@@ -15,15 +15,15 @@
 
 namespace muo::graphs {
 
-// Everything that one rank of a training run holds on its device. Built on a TraceArena, its graphs
-// tell what memory the run needs; built again, in the same order, on a PlannedArena, it runs.
-// With RunSetup::step_only it is what a step needs: `eval`, `decoder` and `token_bytes` are
-// absent.
+// Everything that one rank of a training run has on its device. Built on a TraceArena, its graphs
+// determine the memory that the run needs; built again, in the same order, on a PlannedArena, it
+// runs. With RunSetup::step_only it has only what a step needs: `eval`, `decoder` and `token_bytes`
+// are absent.
 class RunState {
  public:
   static constexpr std::int64_t kRingSlots = 16;
 
-  // `setup`, `params`, `plan` and `rank` must outlive it.
+  // `setup`, `params`, `plan` and `rank` must outlive this object.
   RunState(RankContext& rank, const RunSetup& setup, const std::vector<ParamSpec>& params,
            const optim::ShardingPlan& plan, Arena& arena);
 
@@ -31,13 +31,13 @@ class RunState {
   void capture();
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
 
-  // Host calls before the first step. `bytes_of_token` may be empty.
+  // Sets up tables and hyper-parameters before the first step. `bytes_of_token` may be empty.
   void initialize(const std::vector<std::int32_t>& bytes_of_token);
   void initialize_weights(std::uint64_t seed);
-  // As if no step had been: every counter and all state at zero, but for the weights, and these
-  // hyper-parameters. No captured graph has to be captured again. Waits.
+  // Restarts before the first step: counters and optimizer state become zero, weights stay, and the
+  // hyper-parameters are set. Captured graphs stay valid. Waits.
   void reset(const HyperParameters& hyper);
-  // Where a run is, beside its tensors: batches consumed, updates committed, what it has seen.
+  // A run's state besides its tensors: batches consumed, updates committed, loss statistics.
   struct Counts {
     std::int64_t step = 0;
     std::int64_t updates = 0;
@@ -46,21 +46,21 @@ class RunState {
   void set_counts(const Counts& counts);
   [[nodiscard]] Counts counts() const;  // waits
 
-  // Whether the record of step `index` is in the ring, and the record; at most kRingSlots steps
-  // ago.
+  // has_metrics: true if the record of step `index` is in the ring; steps of the last kRingSlots
+  // can be.
   [[nodiscard]] bool has_metrics(std::int64_t index) const;
   [[nodiscard]] MetricsRecord metrics(std::int64_t index) const;
-  // By parameter, of the update of step `index`, which was committed: from the record of the step
-  // after it, or, of the last step, after finish_update() of every rank, which waits.
+  // By parameter, for the committed update of step `index`: from the record of the next step or,
+  // for the last step, from finish_update(), which every rank calls, and which waits.
   [[nodiscard]] std::span<const UpdateSquares> update_squares(std::int64_t index) const;
   void finish_update();
-  // Throws Error, naming the tensor and the ranks, if replicas differ, up to date as they are
-  // then; sharded weights have none. Every rank calls it.
+  // Throws Error, naming the tensor and the ranks, if replicas differ after bringing them up to
+  // date; sharded weights have no replicas. Every rank calls it.
   void verify_sync();
 
   model::RotaryTables rotary;
   PinnedTensor ring;          // MetricsRecords
-  PinnedTensor squares_ring;  // (kRingSlots + 1, params, 3) fp64; the last: of finish_update()
+  PinnedTensor squares_ring;  // (kRingSlots + 1, params, 3) fp64; the last one: finish_update()
   Tensor token_bytes;
   Tensor fingerprints;  // (world, params) int64
   optim::ShardedStep update;
@@ -75,19 +75,19 @@ class RunState {
     LossStatistics statistics;
   };
   [[nodiscard]] MetricsRecord& record_of(std::int64_t index) const;
-  void clear_ring();  // nobody has stepped
+  void clear_ring();  // as before the first step
 
   RankContext& rank_;
   const RunSetup& setup_;
   const std::vector<ParamSpec>& params_;
   PinnedTensor read_counts_;        // a CountsRead
-  PinnedTensor read_fingerprints_;  // as fingerprints
+  PinnedTensor read_fingerprints_;  // shaped like `fingerprints`
 };
 
-// The memory plan of `rank` of the run, traced without a device.
+// The memory plan of `rank`, traced without a device.
 MemoryPlan plan_rank_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
                             const optim::ShardingPlan& plan, int rank);
-// What of it hardly grows with the batch: without activations.
+// The part of its memory that hardly depends on the batch: all but activations.
 std::int64_t plan_fixed_memory(const RunSetup& setup, const std::vector<ParamSpec>& params,
                                const optim::ShardingPlan& plan, int rank);
 

@@ -18,8 +18,8 @@ StepGraph::StepGraph(RankContext& rank, const model::GptConfig& config, const St
       rings_(rings),
       loss_scale_(1.0F / static_cast<float>(shape.accumulation * rank.world * shape.batch *
                                             config.seq_len)) {
-  const std::int64_t full_parts = (shape.accumulation - 1) / kMostUnrolled;
-  const std::int64_t rest = shape.accumulation - full_parts * kMostUnrolled;
+  const std::int64_t full_parts = (shape.accumulation - 1) / kMaxUnrolled;
+  const std::int64_t rest = shape.accumulation - full_parts * kMaxUnrolled;
   const auto add = [&](std::int64_t begin, bool closes, std::int64_t micro_steps,
                        std::int64_t repeats) {
     Launch launch;
@@ -30,11 +30,11 @@ StepGraph::StepGraph(RankContext& rank, const model::GptConfig& config, const St
     launch.repeats = repeats;
     launches_.push_back(std::move(launch));
   };
-  if (full_parts >= 1) add(0, false, kMostUnrolled, 1);
-  if (full_parts >= 2) add(kMostUnrolled, false, kMostUnrolled, full_parts - 1);
+  if (full_parts >= 1) add(0, false, kMaxUnrolled, 1);
+  if (full_parts >= 2) add(kMaxUnrolled, false, kMaxUnrolled, full_parts - 1);
   add(shape.accumulation - rest, true, rest, 1);
 
-  const std::int64_t longest = std::min(shape.accumulation, kMostUnrolled);
+  const std::int64_t longest = std::min(shape.accumulation, kMaxUnrolled);
   const auto input = [&](const char* name) {
     return arena.tensor({.name = name,
                          .shape = {longest, shape.batch, config.seq_len},
@@ -55,8 +55,8 @@ StepGraph::StepGraph(RankContext& rank, const model::GptConfig& config, const St
     weights_.push_back(update.weight(i));
     gradients_.push_back(update.gradient(i));
   }
-  // Each unrolled micro-step has its own activations: the memory plan then sees that those of one
-  // are dead before those of the next begin, and gives them the same memory.
+  // Each unrolled micro-step has its own activations. The memory plan then detects that one's are
+  // dead before the next one's begin, and gives them the same memory.
   for (std::int64_t i = 0; i < longest; ++i)
     gpts_.push_back(std::make_unique<model::Gpt>(
         config,
@@ -67,9 +67,9 @@ StepGraph::StepGraph(RankContext& rank, const model::GptConfig& config, const St
 
 void StepGraph::wait_for_weight(optim::ShardedStep::MicroStep& updated, std::size_t param) {
   const bool waits = updated.is_gathering(param);
-  if (waits) lap(StepPhase::kForward);
+  if (waits) mark_phase(StepPhase::kForward);
   updated.weight_needed(param);
-  if (waits) lap(StepPhase::kGather);
+  if (waits) mark_phase(StepPhase::kGather);
 }
 
 void StepGraph::micro_step(std::int64_t index, std::int64_t of_step) {
@@ -83,37 +83,37 @@ void StepGraph::micro_step(std::int64_t index, std::int64_t of_step) {
     weights.before_use = [&](std::size_t param) { wait_for_weight(updated, param); };
   model::GradientSink sink{.gradients = gradients_,
                            .accumulate = !first && !update_.reduces_every_micro_step()};
-  sink.after_losses = [this] { lap(StepPhase::kLosses); };
+  sink.after_losses = [this] { mark_phase(StepPhase::kLosses); };
   if (updated.reduces()) {
     sink.before_write = [&](std::size_t param) { updated.gradient_needed(param); };
     sink.ready = [&](std::size_t param) { updated.gradient_ready(param); };
   }
   gpt.forward(stream, weights, inputs_.row(index));
-  lap(StepPhase::kForward);
+  mark_phase(StepPhase::kForward);
   gpt.losses_and_backward(stream, weights, inputs_.row(index), targets_.row(index), loss_scale_,
                           sink);
   sum(stream, {.out = update_.totals().row(0),
                .x = gpt.row_losses(),
                .scale = static_cast<double>(loss_scale_),
                .accumulate = !first});
-  lap(StepPhase::kBackward);
+  mark_phase(StepPhase::kBackward);
 }
 
-void StepGraph::lap(StepPhase phase) {
-  if (clock_) muo::lap(rank_.compute, {.clock = clock_, .phase = static_cast<int>(phase)});
+void StepGraph::mark_phase(StepPhase phase) {
+  if (clock_) muo::mark_phase(rank_.compute, {.clock = clock_, .phase = static_cast<int>(phase)});
 }
 
 void StepGraph::enqueue(const Launch& launch) {
-  lap(StepPhase::kBetween);
+  mark_phase(StepPhase::kBetween);
   if (launch.opens) {
     open_ = update_.begin();
-    lap(StepPhase::kBegin);
+    mark_phase(StepPhase::kBegin);
   }
   for (std::int64_t i = 0; i < launch.micro_steps; ++i)
     micro_step(i, launch.begin + i);
   if (!launch.closes) return open_->join();
   open_->finish([this](Stream& stream) {
-    lap(StepPhase::kUpdate);
+    mark_phase(StepPhase::kUpdate);
     write_metrics(stream, {.ring = rings_.records,
                            .totals = update_.totals(),
                            .scalars = update_.scalars(),
@@ -121,7 +121,7 @@ void StepGraph::enqueue(const Launch& launch) {
                            .squares = update_.update_squares()});
   });
   open_.reset();
-  lap(StepPhase::kGather);
+  mark_phase(StepPhase::kGather);
 }
 
 void StepGraph::warm_up() {
@@ -142,7 +142,7 @@ void StepGraph::run(Tensor inputs, Tensor targets, Event& copied) {
   for (const Launch& launch : launches_)
     for (std::int64_t i = 0; i < launch.repeats; ++i) {
       const std::int64_t end = begin + launch.micro_steps;
-      if (rank_.interruption != nullptr && !rank_.compute.is_host()) give_way(launch);
+      if (rank_.interruption != nullptr && !rank_.compute.is_host()) check_interruption(launch);
       rank_.compute.copy(inputs_.rows(0, launch.micro_steps), inputs.rows(begin, end));
       rank_.compute.copy(targets_.rows(0, launch.micro_steps), targets.rows(begin, end));
       if (launch.closes) rank_.compute.record(copied);
@@ -157,8 +157,9 @@ void StepGraph::run(Tensor inputs, Tensor targets, Event& copied) {
   behind_ = update_.leaves_replicas_behind();
 }
 
-// Collectives that a rank has launched need those of all others.
-void StepGraph::give_way(const Launch& launch) {
+// A collective that one rank has launched needs all other ranks, so an interruption is possible
+// only at certain points.
+void StepGraph::check_interruption(const Launch& launch) {
   if (launch.closes)
     rank_.interruption->close();
   else if (!launch.opens && !update_.reduces_every_micro_step() && !update_.shards_weights())

@@ -17,75 +17,74 @@ struct StepShape {
   std::int64_t batch = 1;         // rows per rank and micro-step
   std::int64_t accumulation = 1;  // micro-steps per step
   model::Recompute recompute = {};
-  bool timed = false;  // the step writes how long its phases took
+  bool timed = false;  // measure the phases of the step
 };
 
-// A rank's whole training step: schedules, micro-steps, reductions inside the last backward,
-// update, commit, publication (at its end, or at the next one's head: Gather), metrics. Captured
-// once and replayed; not captured, the same calls run eagerly. Up to kMostUnrolled micro-steps are
-// one graph; beyond, an opening graph and a middle graph of kMostUnrolled micro-steps each are
-// replayed before the closing one.
+// A rank's whole training step: schedules, micro-steps, reductions overlapped with the last
+// backward, update, commit, publication (at its end, or at the start of the next: Gather), metrics.
+// Captured once and replayed; without capture the same calls run eagerly. Up to kMaxUnrolled
+// micro-steps are one graph; with more, an opening graph and a middle graph of kMaxUnrolled
+// micro-steps each are replayed before the closing one.
 class StepGraph {
  public:
-  static constexpr std::int64_t kMostUnrolled = 8;
+  static constexpr std::int64_t kMaxUnrolled = 8;
 
-  // Rings in pinned memory that each step writes (WriteMetricsArgs).
+  // Rings in pinned memory, written by each step (WriteMetricsArgs).
   struct Rings {
     Tensor records, squares;
   };
-  // Everything given must outlive this.
+  // All arguments must outlive this object.
   StepGraph(RankContext& rank, const model::GptConfig& config, const StepShape& shape,
             const model::RotaryTables& rotary, optim::ShardedStep& update, const Rings& rings,
             Arena& arena);
 
-  // True if gradients must survive between graphs, which is for ShardedStep to know.
-  static bool spans_graphs(const StepShape& shape) { return shape.accumulation > kMostUnrolled; }
+  // True if gradients must survive between graphs (an argument of ShardedStep).
+  static bool spans_graphs(const StepShape& shape) { return shape.accumulation > kMaxUnrolled; }
 
-  void warm_up();  // every call of a capture once, eagerly, on whatever the tensors hold
+  void warm_up();  // runs all captured calls once, eagerly, on arbitrary contents
   void capture();
   // Enqueues one step on compute. inputs, targets: (accumulation, batch, seq_len) int32 in pinned
-  // memory; `copied` is recorded when they are free again, before the last replay.
+  // memory; `copied` is recorded when they may be overwritten, before the last replay.
   void run(Tensor inputs, Tensor targets, Event& copied);
-  // Brings every replica up to date, where the last step left that to the next one: before anybody
-  // reads weights between steps. Collective; ordered as work on compute; never part of a capture.
+  // Brings all replicas up to date, if the last step left that to the next one: call it before
+  // reading weights between steps. Collective; ordered as work on compute; never part of a capture.
   void flush();
 
-  // What the next step is called on a profiler's timeline.
+  // Sets the number of the next step, for profilers.
   void count_from(std::int64_t step) { next_step_ = step; }
 
-  [[nodiscard]] std::vector<Graph*> graphs() const;  // that are captured
+  [[nodiscard]] std::vector<Graph*> graphs() const;  // captured graphs
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
-  // How often a step replays each of them.
+  // Number of replays of each of them per step.
   [[nodiscard]] std::vector<std::int64_t> repeats() const;
-  // Writes the captured graphs for Graphviz: to `path`, or path.0, path.1, ... if a step has
+  // Writes the captured graphs for Graphviz: to `path`, or to path.0, path.1, ... if a step has
   // several.
   void write_dot(const std::string& path) const;
-  // PhaseClock, by StepPhase; absent unless StepShape::timed. To be zeroed before it counts.
+  // PhaseClock, by StepPhase; absent unless StepShape::timed. Zero it before use.
   [[nodiscard]] Tensor clock() const { return clock_; }
 
  private:
-  // A stretch of micro-steps: the first of a step opens it, the last closes it.
+  // A segment of micro-steps: the first one of a step opens it, the last one closes it.
   struct Launch {
     bool opens = false;
     bool closes = false;
-    std::int64_t begin = 0;  // the first micro-step's index in the step, the first time
+    std::int64_t begin = 0;  // index of its first micro-step in the step, at the first repeat
     std::int64_t micro_steps = 0;
     std::int64_t repeats = 1;
     std::unique_ptr<Graph> graph;
   };
   void enqueue(const Launch& launch);
-  void give_way(const Launch& launch);  // to an interruption, before it is launched
-  // `index` in its graph, `of_step` in the step.
+  void check_interruption(const Launch& launch);  // call before the launch
+  // `index`: within its graph; `of_step`: within the step.
   void micro_step(std::int64_t index, std::int64_t of_step);
   void wait_for_weight(optim::ShardedStep::MicroStep& updated, std::size_t param);
-  void lap(StepPhase phase);
+  void mark_phase(StepPhase phase);
 
   RankContext& rank_;
   optim::ShardedStep& update_;
-  std::optional<optim::ShardedStep::OpenStep>
-      open_;  // from the launch that opens to the one that closes
+  std::optional<optim::ShardedStep::OpenStep> open_;  // from the opening to the closing launch
   std::int64_t next_step_ = 0;
-  bool behind_ = false;  // replicas
+  bool behind_ = false;  // replicas are out of date
   Rings rings_;
   float loss_scale_;  // 1 / tokens of the global batch
   std::vector<Launch> launches_;

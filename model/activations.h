@@ -9,18 +9,18 @@
 
 namespace muo::model {
 
-// THE list of activations. Rows are (batch, position) pairs: n = b * t. Of the configuration's
-// dtype unless said otherwise. All are kStep tensors: the captured graph tells the memory plan how
-// long each lives, so nothing here declares a lifetime. Those of extras that are off are absent.
+// THE list of activations. Rows are (batch, position) pairs: n = b * t. The dtype is the
+// configuration's unless stated otherwise. All are kStep tensors: the memory plan derives their
+// lifetimes from the captured graph. Tensors of disabled extras are absent.
 
-// What a layer's backward makes again, as forward made it, instead of having it kept: nothing, the
-// MLP's hidden activations from its input (one product), or all of the block from the block's
-// input (Chen et al. 2016, "Training deep nets with sublinear memory cost").
+// Activations of a layer that backward recomputes, bitwise as forward computed them, instead of
+// keeping them: none, the MLP's hidden activations from its input (one product), or the whole block
+// from the block's input (Chen et al. 2016, "Training deep nets with sublinear memory cost").
 enum class Recomputed : std::uint8_t { kNone, kMlp, kBlock };
 constexpr auto names_of(Recomputed) { return name_list("none", "mlp", "block"); }
 
-// Of each layer: all of the first `blocks`, the MLP of the `mlps` after them. The first layers'
-// activations would be kept longest.
+// Layers to recompute: the first `blocks` as a whole, then the MLP of the next `mlps`. The first
+// layers, as their activations would be kept longest.
 struct Recompute {
   std::int64_t blocks = 0, mlps = 0;
   [[nodiscard]] Recomputed of(std::int64_t layer) const {
@@ -29,7 +29,7 @@ struct Recompute {
   }
 };
 
-// FLOPs that this adds to flops_per_token(): the products that run again, and attention.
+// FLOPs per token in addition to flops_per_token(): recomputed products and attention.
 double recomputed_flops_per_token(const GptConfig& config, const Recompute& recompute);
 
 struct BlockActivations {
@@ -46,17 +46,18 @@ struct BlockActivations {
 struct HeadActivations {
   Tensor x, rstd;  // (n, c), (n) fp32     normed input of lm_head
   Tensor logits;   // (chunk, padded vocab), for losses
-  Tensor scores;  // (chunk, padded vocab) fp32, soft-capped; where Size::logits, then perhaps alone
-  Tensor losses;  // (n) fp32
+  Tensor scores;   // (chunk, padded vocab) fp32, soft-capped; with Size::logits, then `logits` may
+                   // be absent
+  Tensor losses;   // (n) fp32
 };
 
-// Gradients that flow, one of each: blocks use them one after another.
+// Gradients of activations, one set, used by the blocks one after another.
 struct GradientActivations {
   Tensor dx;          // (n, c) of the residual stream
   Tensor dx0;         // (n, c) of x0, from the blocks that mixed it in
   Tensor dbackout;    // (n, c) of the kept stream
   Tensor dnormed;     // (n, c)
-  Tensor dhidden;     // (n, 4 c); the others lie in it, as the MLP's backward comes first
+  Tensor dhidden;     // (n, 4 c); also the memory of those below, used after the MLP's backward
   Tensor dq, dk, dv;  // as q, k, v
   Tensor dattn_out;   // as attn_out
 };
@@ -65,19 +66,20 @@ struct Activations {
   struct Size {
     std::int64_t b = 1, t = 1;  // rows and positions; t may differ from the configured seq_len
     bool backward = true;
-    bool logits = false;  // Gpt::logits() will be asked for
-    bool decode = false;  // by Gpt::decode(): b rows of one position, without backward
+    bool logits = false;  // Gpt::logits() will be called
+    bool decode = false;  // for Gpt::decode(): b rows of one position, without backward
     Recompute recompute = {};
   };
 
-  Tensor starts;                                  // (b, t) int32  kernels/documents.h; where told
-  Tensor embedded, rstd0;                         // (n, c), (n) fp32  normed embedding
-  Tensor previous;                                // (n, c)  of the tokens before; decode, smear
-  Tensor smear_gates;                             // (b, t) fp32
-  Tensor x0;                                      // (n, c)  after smear; without it, `embedded`
-  std::vector<BlockActivations> blocks;           // that forward writes; one without backward
-  std::vector<BlockActivations> backward_blocks;  // that backward reads; others where it recomputes
-  Tensor backout;                                 // (n, c) stream after the middle block
+  Tensor starts;                         // (b, t) int32  kernels/documents.h; with documents only
+  Tensor embedded, rstd0;                // (n, c), (n) fp32  normed embedding
+  Tensor previous;                       // (n, c)  of the previous tokens; decode with smear
+  Tensor smear_gates;                    // (b, t) fp32
+  Tensor x0;                             // (n, c)  after smear; `embedded` without smear
+  std::vector<BlockActivations> blocks;  // written by forward; one entry without backward
+  // Read by backward; other tensors where it recomputes.
+  std::vector<BlockActivations> backward_blocks;
+  Tensor backout;  // (n, c) stream after the middle block
   HeadActivations head;
   GradientActivations gradients;  // absent without backward
   Tensor token_groups;            // int32  kernels/embedding.h; absent without backward
@@ -86,11 +88,11 @@ struct Activations {
   Activations(const GptConfig& config, const Size& size, const std::string& prefix, Arena& arena);
 };
 
-// Rows of the batch whose logits exist at once: about config.head_chunk_bytes of them, enough that
-// the weights and their gradient are not re-read too often.
+// Rows of the batch whose logits are computed at once: those of about config.head_chunk_bytes,
+// enough that the weights and their gradient are not re-read too often.
 std::int64_t head_chunk_rows(const GptConfig& config, std::int64_t rows);
 
-// Of a layer, for b rows of t tokens, with or without gradients.
+// Attention problem of one layer, for b rows of t tokens, with or without gradients.
 AttentionSize attention_size(const GptConfig& config, std::int64_t b, std::int64_t t,
                              std::int64_t layer, bool backward);
 

@@ -22,7 +22,7 @@ Tensor rows_of(const Tensor& x) {
   return x.view({x.shape[0] * x.shape[1], x.shape[2] * x.shape[3]});
 }
 
-// y = x W^T, x having few rows in a decode step
+// y = x W^T; in a decode step x has few rows.
 void linear(Stream& stream, const BlockContext& block, Tensor y, Tensor x, std::size_t w) {
   gemm(stream, {.d = y,
                 .c = {},
@@ -32,7 +32,7 @@ void linear(Stream& stream, const BlockContext& block, Tensor y, Tensor x, std::
                 .few_rows = block.decodes()});
 }
 
-// y += x W^T: the residual connection costs no pass of its own.
+// y += x W^T, so that the residual connection needs no pass of its own.
 void linear_residual(Stream& stream, const BlockContext& block, Tensor y, Tensor x, std::size_t w) {
   gemm(stream, {.d = y,
                 .c = y,
@@ -56,8 +56,8 @@ const BlockParams& block_params(const BlockContext& block) {
   return block.params.blocks[static_cast<std::size_t>(block.layer)];
 }
 
-// The block's elements of resid_lambdas and x0_lambdas, of weights or of gradients; absent where
-// off.
+// The block's elements of resid_lambdas and x0_lambdas, as weights or gradients; absent if
+// disabled.
 struct Mix {
   Tensor alpha, beta;
 };
@@ -72,7 +72,8 @@ Mix mix_weights(const BlockContext& block) {
   return mix_of(block, [&](std::size_t param) { return block.weights.use(param); });
 }
 
-// a.attn_out <- attention of a.q, a.k and a.v, which also go to the cache if there is one.
+// a.attn_out <- attention of a.q, a.k and a.v; the latter two are also written to the cache, if
+// any.
 void attend_to_keys(Stream& stream, const BlockContext& block) {
   const BlockActivations& a = block.act;
   const std::int64_t window = block.config.window(block.layer);
@@ -168,7 +169,7 @@ void norm_for_mlp(Stream& stream, const BlockActivations& a) {
   rms_norm(stream, {.y = a.mlp_in, .rstd = a.mlp_rstd, .x = a.x});
 }
 
-// Of the gates, which also read the normed input, and of the value embeddings.
+// Gradients of the value embeddings and of their gates, which also read the normed input.
 void value_gradients(Stream& stream, const BlockContext& block, const GradientActivations& flow,
                      const GradientSink& sink) {
   const BlockParams& p = block_params(block);

@@ -10,26 +10,26 @@
 
 namespace muo::model {
 
-// The weights of a pass, by parameter index. Callbacks may be empty.
+// Weights of a pass, by parameter index. Callbacks may be empty.
 struct WeightSource {
   std::span<const Tensor> weights;
   std::function<void(std::size_t param)> before_use = {};  // e.g. to wait for its gather
-  // Call it before the work that reads the weight is enqueued.
+  // Call it before enqueuing work that reads the weight.
   [[nodiscard]] const Tensor& use(std::size_t param) const {
     if (before_use) before_use(param);
     return weights[param];
   }
 };
 
-// Where backward puts the gradients of weights, by parameter index. The first micro-step writes
-// them, others add to them; the last one announces each when it is final. Callbacks may be empty.
+// Destination of the gradients of weights, by parameter index. The first micro-step writes them,
+// others add to them; the last one announces each when it is final. Callbacks may be empty.
 struct GradientSink {
   std::span<const Tensor> gradients;  // logical shapes
   bool accumulate = false;
   std::function<void(std::size_t param)> before_write = {};  // e.g. to wait for its slot
   std::function<void(std::size_t param)> ready = {};
-  std::function<void()> after_losses = {};  // called when the head's work is enqueued
-  // Call it before the work that writes the gradient is enqueued.
+  std::function<void()> after_losses = {};  // called after the head's work was enqueued
+  // Call it before enqueuing work that writes the gradient.
   [[nodiscard]] const Tensor& target(std::size_t param) const {
     if (before_write) before_write(param);
     return gradients[param];
@@ -44,7 +44,7 @@ struct RotaryTables {
   Tensor cos, sin;
 };
 
-// What one transformer block works with.
+// Inputs and parameters of one transformer block.
 struct BlockContext {
   const GptConfig& config;
   const GptParams& params;
@@ -52,31 +52,31 @@ struct BlockContext {
   const BlockActivations& act;
   const RotaryTables& rotary;
   Tensor tokens;        // (n) int32
-  Tensor token_groups;  // of tokens, in backward
-  Tensor starts;        // (b, t) int32, of documents; absent without
+  Tensor token_groups;  // of `tokens`; for backward only
+  Tensor starts;        // (b, t) int32, starts of documents; absent without documents
   Tensor x0;            // (n, c)
   Tensor workspace;
   std::int64_t layer = 0;
-  const CacheUse* cached = nullptr;  // of a forward pass
+  const CacheUse* cached = nullptr;  // forward passes only; may be null
 
   [[nodiscard]] bool decodes() const { return cached != nullptr && cached->positions; }
 };
 
-// act.x <- the block's output, from the (n, c) output `from` of the block before (x0 for the
-// first), which may be act.x itself: x = resid_lambda from + x0_lambda x0; x += attn(norm(x)); x +=
+// act.x <- the block's output. `from`, (n, c), is the previous block's output (x0 for the first
+// block), and may be act.x itself: x = resid_lambda from + x0_lambda x0; x += attn(norm(x)); x +=
 // mlp(norm(x)).
 void block_forward(Stream& stream, const BlockContext& block, Tensor from);
 
-// What backward of this layer needs and forward did not keep, into block.act (of
-// Activations::backward_blocks), bitwise as forward made it; act.x is scratch.
+// Recomputes what backward of this layer needs and forward did not keep, into block.act (an entry
+// of Activations::backward_blocks), bitwise as forward computed it; act.x is scratch.
 void block_recompute(Stream& stream, const BlockContext& block, Tensor from, Recomputed what);
 
-// flow.dx: gradient of the block's output on entry, of `from` on return. The last block begins
+// flow.dx: gradient of the block's output on entry, of `from` on return. The last block writes
 // flow.dx0, the others add to it.
 void block_backward(Stream& stream, const BlockContext& block, Tensor from,
                     const GradientActivations& flow, const GradientSink& sink);
 
-// dW <- [dW +] dy^T x, then the sink is told. dy (n, out), x (n, in).
+// dW <- [dW +] dy^T x, then announces it to the sink. dy (n, out), x (n, in).
 void weight_gradient(Stream& stream, std::size_t param, Tensor dy, Tensor x,
                      const GradientSink& sink);
 

@@ -132,8 +132,8 @@ void Gpt::head(Stream& stream, const WeightSource& weights, Tensor targets, Tens
     const Tensor logits = act_.head.logits.rows(0, end - begin);
     const Tensor x = act_.head.x.rows(begin, end);
     gemm(stream, {.d = logits, .c = {}, .a = x, .b = w, .transpose_b = true});
-    // Before the loss, which may leave anything in the logits. The soft-cap rises, so it changes no
-    // order.
+    // Before the loss, which may overwrite the logits. The soft-cap is monotonic, so it does not
+    // change the order.
     if (predictions)
       argmax(stream, {.y = predictions.rows(begin, end), .x = logits, .vocab = config_.vocab_size});
     cross_entropy(stream, {.losses = act_.head.losses.rows(begin, end),
@@ -145,7 +145,7 @@ void Gpt::head(Stream& stream, const WeightSource& weights, Tensor targets, Tens
                            .write_gradient = sink != nullptr});
     if (sink == nullptr) continue;
     gemm(stream, {.d = act_.gradients.dnormed.rows(begin, end), .c = {}, .a = logits, .b = w});
-    // Last, so that what is announced is reduced to memory that held the logits.
+    // Last, as reducing an announced gradient may reuse the logits' memory.
     const bool last = end == rows;
     weight_gradient(stream, params_.lm_head, logits, x,
                     {.gradients = sink->gradients,
@@ -198,7 +198,7 @@ void Gpt::losses_and_backward(Stream& stream, const WeightSource& weights, Tenso
   embedding_gradients(stream, weights, tokens, sink);
 }
 
-// From the gradients of x0, as the first block's input and as what later blocks mixed in.
+// Computed from the gradients of x0: as the first block's input and as mixed in by later blocks.
 void Gpt::embedding_gradients(Stream& stream, const WeightSource& weights, Tensor tokens,
                               const GradientSink& sink) const {
   const GradientActivations& flow = act_.gradients;

@@ -9,27 +9,28 @@
 
 namespace muo::model {
 
-// One batch's way through the model: (b, t) tokens, with its own activations. It owns no weights:
-// they are given per call, by parameter index. Enqueues only; the caller synchronises.
+// Passes of one batch, (b, t) tokens, through the model, with its own activations. It owns no
+// weights: they are passed per call, by parameter index. Enqueues only; the caller synchronises.
 class Gpt {
  public:
   using Size = Activations::Size;
-  // `prefix` names the activations in the memory plan. `config` and `rotary` must outlive it.
+  // `prefix` names the activations in the memory plan. `config` and `rotary` must outlive this
+  // object.
   Gpt(const GptConfig& config, const Size& size, const RotaryTables& rotary,
       const std::string& prefix, Arena& arena);
 
   // Embedding, blocks and final norm. tokens (b, t) int32.
   void forward(Stream& stream, const WeightSource& weights, Tensor tokens) const;
 
-  // As forward, and the keys and values of row i become positions 0 to t - 1 of row slots[i] of the
-  // cache. slots (b) int32.
+  // As forward; also writes the keys and values of row i to positions 0 to t - 1 of row slots[i] of
+  // the cache. slots (b) int32.
   void prefill(Stream& stream, const WeightSource& weights, Tensor tokens, const KvCache& cache,
                Tensor slots) const;
 
-  // Where Size::decode: forward of one position of each row, whose keys and values join the row's
-  // in the cache. All (b) int32: the token, the one before it (of no account at position 0), its
-  // position, below seq_len, all before which are in the cache, and, where documents are told by a
-  // token, the position where its own begins, as document_starts() has it.
+  // Requires Size::decode: forward of one position of each row, appending its keys and values to
+  // the row's in the cache. All are (b) int32: the token; the previous token (ignored at position
+  // 0); the position, below seq_len, all before which are in the cache; and, if a token begins
+  // documents, the position where the row's document begins, as in document_starts().
   struct Step {
     Tensor tokens, previous, positions;
     Tensor starts = {};
@@ -37,18 +38,19 @@ class Gpt {
   void decode(Stream& stream, const WeightSource& weights, const Step& step,
               const KvCache& cache) const;
 
-  // After forward: row_losses() of the whole batch. targets (b, t) int32, -1: ignored. If given,
-  // predictions (b t) int32 <- the most likely token of each position, of equal ones the first.
+  // After forward: computes row_losses() of the whole batch. targets (b, t) int32, -1: ignored. If
+  // given, predictions (b t) int32 <- the most likely token of each position, the first one among
+  // equals.
   void losses(Stream& stream, const WeightSource& weights, Tensor targets,
               Tensor predictions = {}) const;
 
-  // After forward: losses, then every gradient of `scale` * sum of losses.
+  // After forward: computes losses, then all gradients of `scale` * sum of losses.
   void losses_and_backward(Stream& stream, const WeightSource& weights, Tensor tokens,
                            Tensor targets, float scale, const GradientSink& sink) const;
 
-  // Where Size::logits, after forward, prefill or decode: soft-capped logits, fp32, of rows [begin,
-  // end) of the batch, (end - begin, padded vocab), at most head_chunk_rows of them; the tensor is
-  // valid until the next call.
+  // Requires Size::logits, after forward, prefill or decode: soft-capped logits, fp32, of rows
+  // [begin, end) of the batch, (end - begin, padded vocab), at most head_chunk_rows() of them. The
+  // tensor is valid until the next call.
   Tensor logits(Stream& stream, const WeightSource& weights, std::int64_t begin,
                 std::int64_t end) const;
 
@@ -56,17 +58,18 @@ class Gpt {
   [[nodiscard]] Tensor row_losses() const { return act_.head.losses; }
 
  private:
-  // What a block is told of its layer, and the residual stream that it takes in.
+  // Context of a block, and its input, the residual stream.
   struct BlockInput {
     BlockContext block;
     Tensor from;
   };
-  // act_.embedded <- the normed embedding; x0 of it, and of that of the tokens before, if any.
+  // act_.embedded <- the normed embedding; act_.x0 <- its mix with that of the previous tokens, if
+  // smear is on.
   void embed(Stream& stream, const WeightSource& weights, Tensor tokens, const Step* step) const;
   // Blocks and final norm.
   void transform(Stream& stream, const WeightSource& weights, Tensor tokens,
                  const CacheUse* cached) const;
-  // `blocks`: those of the pass, forward or backward.
+  // `blocks`: activations of the pass, forward or backward.
   [[nodiscard]] BlockInput block_input(const WeightSource& weights, Tensor tokens,
                                        std::span<const BlockActivations> blocks, std::int64_t layer,
                                        const CacheUse* cached = nullptr) const;

@@ -16,7 +16,7 @@ void require(bool ok, const std::string& message) {
 }
 
 std::int64_t short_window(std::int64_t seq_len) {
-  constexpr std::int64_t kTile = 128;  // of flash-attention: nanochat rounds up to it
+  constexpr std::int64_t kTile = 128;  // tile of flash-attention, to which nanochat rounds up
   return (seq_len + 4 * kTile - 1) / (4 * kTile) * kTile;
 }
 
@@ -40,10 +40,10 @@ void set_nanochat_extras(GptConfig& config) {
 }
 
 void check_config(const GptConfig& c) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 31;  // keeps every product below in 64 bits
+  constexpr std::int64_t kMax = std::int64_t{1} << 31;  // keeps every product below in 64 bits
   const auto sized = [&](const char* option, std::int64_t value) {
-    require(value >= 1 && value < kMost,
-            concat(option, " is ", value, ": give a value from 1 to ", kMost - 1));
+    require(value >= 1 && value < kMax,
+            concat(option, " is ", value, ": give a value from 1 to ", kMax - 1));
   };
   sized("vocabulary size", c.vocab_size);
   sized("--n-layer", c.n_layer);
@@ -74,13 +74,13 @@ void check_config(const GptConfig& c) {
   require(!c.value_embeddings || c.n_embd >= kValueGateChannels,
           concat("--n-embd ", c.n_embd, " is too narrow for value embeddings, whose gates read ",
                  kValueGateChannels, " channels: give --value-embeddings off"));
-  constexpr std::int64_t kMostGates = kMostGateWeights / kValueGateChannels;
-  std::int64_t fitting = std::min(c.n_head, kMostGates);
+  constexpr std::int64_t kMaxGates = kMaxGateWeights / kValueGateChannels;
+  std::int64_t fitting = std::min(c.n_head, kMaxGates);
   while (c.n_head % fitting != 0)
     --fitting;
-  require(!c.value_embeddings || c.n_kv_head <= kMostGates,
+  require(!c.value_embeddings || c.n_kv_head <= kMaxGates,
           concat("--n-kv-head ", c.n_kv_head, ": value embeddings have gates of at most ",
-                 kMostGates, " heads: give --n-kv-head ", fitting, ", or --value-embeddings off"));
+                 kMaxGates, " heads: give --n-kv-head ", fitting, ", or --value-embeddings off"));
   require(!c.smear || c.n_embd >= kSmearGateChannels,
           concat("--n-embd ", c.n_embd, " is too narrow for smear, whose gate reads ",
                  kSmearGateChannels, " channels: give --smear off"));
@@ -89,16 +89,18 @@ void check_config(const GptConfig& c) {
                  ": give one of the vocabulary, from 0 to ", c.vocab_size - 1,
                  ", or -1 for rows without documents"));
   require(c.dtype == DType::kF32 || c.dtype == DType::kBF16,
-          concat("dtype ", name_of(c.dtype), " is not one to compute in: give fp32 or bf16"));
-  require(c.rope_base > 1 && c.qk_scale > 0, "rope_base must be over 1 and qk_scale over 0");
+          concat("dtype ", name_of(c.dtype), " is not supported: give fp32 or bf16"));
+  require(c.rope_base > 1 && c.qk_scale > 0,
+          "rope_base must be greater than 1, qk_scale greater than 0");
 }
 
 void check_pass(std::int64_t rows, std::int64_t seq_len) {
-  constexpr std::int64_t kMostTokens = std::numeric_limits<int>::max();  // of the BLAS interface
-  require(rows <= kMostTokens / seq_len,
+  // Limit of the BLAS interface.
+  constexpr std::int64_t kMaxTokens = std::numeric_limits<int>::max();
+  require(rows <= kMaxTokens / seq_len,
           concat("--device-batch-size ", rows, ": rows of ", seq_len,
-                 " tokens (--max-seq-len) are over 2^31 together: give --device-batch-size ",
-                 kMostTokens / seq_len, " or less"));
+                 " tokens (--max-seq-len) exceed 2^31 tokens: give --device-batch-size ",
+                 kMaxTokens / seq_len, " or less"));
 }
 
 ParameterCounts count_parameters(const GptConfig& c) {
@@ -141,7 +143,7 @@ double attention_flops_per_token(const GptConfig& c) {
 double causal_flops_per_token(const GptConfig& c) {
   double seen = 0;  // keys per query, all layers
   for (std::int64_t i = 0; i < c.n_layer; ++i) {
-    // Query q sees min(q, w) + 1 keys: a triangle up to w, then a band.
+    // Query q attends to min(q, w) + 1 keys: a triangle up to w, then a band.
     const auto t = static_cast<double>(c.seq_len);
     const auto w = static_cast<double>(std::min(c.window(i), c.seq_len - 1));
     seen += (w * (w + 1) / 2 + (t - w) * (w + 1)) / t;

@@ -9,9 +9,9 @@
 
 namespace muo::model {
 
-// Keys (after rotary and norm) and values (gated) of positions that a pass has computed, for `rows`
-// rows of up to config.seq_len positions. They stay from one pass to the next, but not while other
-// graphs run: between steps of training they take the memory of its activations.
+// Keys (after rotary and norm) and values (gated) of computed positions, for `rows` rows of up to
+// config.seq_len positions. They persist between passes, but not while other graphs run: between
+// training steps their memory is that of activations.
 struct KvCache {
   struct Layer {
     Tensor keys, values;  // (rows, seq_len, kv_heads, h)
@@ -21,13 +21,13 @@ struct KvCache {
   std::vector<Layer> layers;
 };
 
-// What a pass does with a cache. Without positions, rows of the pass begin at position 0 and attend
-// to themselves. With them, a row of the pass is one position, which attends to the cache.
+// How a pass uses a cache. Without `positions`, rows of the pass begin at position 0 and attend to
+// themselves. With `positions`, each row is one position, which attends to the cache.
 struct CacheUse {
   const KvCache& cache;
-  Tensor slots = {};      // (b) int32: where the pass' rows are in the cache; absent: i
+  Tensor slots = {};      // (b) int32: cache row of each row of the pass; absent: the same
   Tensor positions = {};  // (b) int32
-  Tensor starts = {};  // (b) int32, with positions where there are documents: where theirs begins
+  Tensor starts = {};     // (b) int32, with documents and positions: begin of the row's document
 };
 
 }  // namespace muo::model

@@ -7,7 +7,7 @@ namespace {
 
 using Kind = InitialValues::Kind;
 
-// Appends the parameters in forward order and, with them, their indices.
+// Appends the parameters in forward order and records their indices.
 struct Builder {
   DType dtype;
   std::int64_t vocab_size;
@@ -16,7 +16,7 @@ struct Builder {
 
   std::size_t add(std::string name, Shape shape, ParamRole role, InitialValues init) {
     const auto index = static_cast<int>(specs.size());
-    // What mixes and gates stays fp32, as in nanochat.
+    // Lambdas and gates stay fp32, as in nanochat.
     const bool matrix = role == ParamRole::kMatrix || role == ParamRole::kEmbedding ||
                         role == ParamRole::kUnembedding || role == ParamRole::kValueEmbedding;
     specs.push_back({.name = std::move(name),
@@ -82,7 +82,7 @@ GptParams build(const GptConfig& c, Builder& builder) {
         builder.add("backout_lambda", {1}, ParamRole::kSmear, {Kind::kConstant, 0.2});
   params.lm_head = builder.add("lm_head.weight", {c.padded_vocab(), c.n_embd},
                                ParamRole::kUnembedding, {Kind::kNormal, 0.001});
-  // Backward finishes gradients in the reverse of the order of use.
+  // Backward completes gradients in reverse order of use.
   const auto count = static_cast<int>(builder.specs.size());
   for (ParamSpec& spec : builder.specs)
     spec.ready = count - 1 - spec.use;

@@ -7,8 +7,8 @@
 
 namespace muo::model {
 
-// Indices into gpt_parameters(): how the model's code finds its weights. Those of extras that are
-// off are kAbsent.
+// Indices into gpt_parameters(), by which the model accesses its weights. kAbsent for disabled
+// extras.
 inline constexpr std::size_t kAbsent = static_cast<std::size_t>(-1);
 struct BlockParams {
   std::size_t value_embed = kAbsent, ve_gate = kAbsent;

@@ -4,7 +4,7 @@
 
 namespace muo::optim {
 
-// AdamW of one bucket's elements (docs/spec/optimizer.md, "AdamW"), all of it in commit.
+// AdamW for one bucket's elements (docs/spec/optimizer.md, "AdamW"), entirely in commit.
 class AdamWUpdate final : public BucketUpdate {
  public:
   AdamWUpdate(const BucketTensors& tensors, std::span<const ParamSpec> params, Tensor scalars,

@@ -15,7 +15,7 @@ BucketUpdate::BucketUpdate(const BucketTensors& tensors, std::span<const ParamSp
     if (!tensors.holds_state(unit)) continue;
     const Shape& shape = params[unit.param].shape;
     const double rate = bucket().rule == UpdateRule::kMuon ? muon_rate(shape[0], shape[1]) : 1.0;
-    // The padding of a vocabulary is committed alone, and not counted.
+    // Padding of a vocabulary is committed separately, and not counted.
     const Range whole = unit_range(unit);
     const std::int64_t padding = std::clamp(
         whole.begin + params[unit.param].used_elements() - unit.begin, whole.begin, whole.end);

@@ -11,51 +11,52 @@
 
 namespace muo::optim {
 
-// The update of one bucket on one rank: state of the optimizer, and how it makes new masters of
-// reduced gradients. Functions enqueue and synchronise with nothing, as those of BucketTensors do.
+// The update of one bucket on one rank: the optimizer's state, and how it computes new masters from
+// reduced gradients. Functions only enqueue, like those of BucketTensors.
 class BucketUpdate {
  public:
   virtual ~BucketUpdate() = default;
   BucketUpdate(const BucketUpdate&) = delete;
   BucketUpdate& operator=(const BucketUpdate&) = delete;
 
-  // What precedes commit, and writes no state. Where the bucket exchanges: prepare, exchange,
-  // compute and return_updates; else compute.
+  // Work before commit, which writes no state. If the bucket exchanges: prepare, exchange, compute
+  // and return_updates; else compute only.
   virtual void prepare(Stream& /*update*/) const {}
   virtual void exchange(Stream& /*comm*/) const {}
   virtual void compute(Stream& /*update*/, const UpdateClock& /*clock*/) const {}
   virtual void return_updates(Stream& /*comm*/) const {}
-  // New masters and state, if StepScalars::commit.
+  // Writes new masters and state, if StepScalars::commit.
   virtual void commit(Stream& update) const = 0;
   // Masters and state of this rank, as parts of parameters.
   void append_state(std::vector<StateEntry>& entries) const;
 
-  // Whose squares commit sums where (kernels/update_squares.h): `first` counts from 0 for each
-  // bucket. None on a rank that holds what another one counts.
+  // Pieces whose squares commit sums (kernels/update_squares.h); `first` counts from 0 for each
+  // bucket. Empty on a rank whose elements another one counts.
   [[nodiscard]] const std::vector<UpdatePiece>& pieces() const { return pieces_; }
-  // Where, (parts, 3) fp64; without, commit sums nothing.
+  // Sets the output of these sums, (parts, 3) fp64; without it commit computes none.
   void sum_squares_into(Tensor squares) { squares_ = squares; }
 
  protected:
-  // Of one parameter, or `pieces` of one length in a row that are alike to the kernel: committed by
-  // one call. Where state is rounded stochastically, of one: its noise has the parameter's name.
+  // Elements committed by one call: of one parameter, or `pieces` adjacent ranges of equal length
+  // and equal arguments. With stochastic rounding of state, of one parameter only, as the noise
+  // depends on its name.
   struct CommitRange {
     Range range;
     std::int64_t pieces = 1;
-    bool is_padding = false;  // of a vocabulary: its squares are not summed
+    bool is_padding = false;  // padding of a vocabulary, whose squares are not summed
     std::int64_t first_part = 0;
-    double rate = 1;     // Muon's, by shape
-    int adam_group = 0;  // AdamW's
+    double rate = 1;     // factor of Muon's learning rate, by shape
+    int adam_group = 0;  // index of AdamW's group
     std::size_t param = 0;
     std::optional<StochasticRounding> rounding = {};
   };
 
-  // Whether one call can commit both.
+  // True if one call can commit both.
   [[nodiscard]] static bool continues(const CommitRange& last, const CommitRange& next);
   BucketUpdate(const BucketTensors& tensors, std::span<const ParamSpec> params, Tensor scalars);
   [[nodiscard]] Tensor state_tensor(const char* suffix, DType dtype, MemoryCategory category,
                                     Arena& arena);  // zero at first, over ranges().state
-  [[nodiscard]] Tensor squares_of(const CommitRange& each) const;  // absent: not summed
+  [[nodiscard]] Tensor squares_of(const CommitRange& each) const;  // absent: none are summed
   [[nodiscard]] const Bucket& bucket() const { return tensors_.bucket(); }
   [[nodiscard]] const BucketRanges& ranges() const { return tensors_.ranges(); }
 
@@ -65,7 +66,7 @@ class BucketUpdate {
   std::vector<CommitRange> commit_ranges_;
 
  private:
-  // State that is no range of elements.
+  // State other than ranges of elements.
   virtual void append_other_state(std::vector<StateEntry>& /*entries*/) const {}
 
   std::vector<UpdatePiece> pieces_;

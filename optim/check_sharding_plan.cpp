@@ -23,21 +23,21 @@ void check_combination(const Bucket& b) {
               fp32_or_bf16(b.weight_wire),
           b, "number formats other than fp32 and bf16");
   require(b.gradient_dtype == DType::kF32 || b.replica_dtype == DType::kBF16, b,
-          "gradients of bf16 are those of weights of bf16");
+          "bf16 gradients need bf16 weights");
   require(!b.split_master || b.replica_dtype == DType::kBF16, b,
-          "a master is split between 16 bits and a replica of bf16");
+          "split masters need a bf16 replica");
   require(b.rule == UpdateRule::kAdamW || b.state_dtype == DType::kF32 ||
               b.state_rounding == StateRounding::kStochastic,
-          b, "a momentum of bf16 is rounded stochastically");
+          b, "bf16 momentum needs stochastic rounding");
   require(b.weight_wire == b.replica_dtype ||
               (b.weight_wire == DType::kBF16 && b.publish != Publish::kNone),
-          b, "weights travel as forward reads them, or in bf16");
+          b, "weights must be sent in the replica's dtype or in bf16");
   require(b.replica != ReplicaAt::kCommon ||
               (b.publish != Publish::kNone && b.weight_wire == b.replica_dtype),
-          b, "a common replica is of weights that are published as they are");
+          b, "a common replica needs weights that are published without conversion");
   require(b.replica != ReplicaAt::kSharded ||
               (b.publish != Publish::kNone && b.reduction != Reduction::kAllReduce),
-          b, "sharded weights are those of ranks that hold a part of the gradients");
+          b, "sharded weights need gradients reduced to a part per rank");
   const bool equal = std::all_of(b.segments.begin(), b.segments.end(),
                                  [&](std::int64_t s) { return s == b.segments[0]; });
   require(equal || b.reduction != Reduction::kReduceScatter, b,
@@ -45,73 +45,74 @@ void check_combination(const Bucket& b) {
   require(equal || b.publish != Publish::kAllGather, b, "all-gather needs equal segments");
   require(
       b.cut == Cut::kWhole || (b.state == StateAt::kElements && b.publish == Publish::kAllGather),
-      b, "units are cut one by one for state by elements that is all-gathered only");
+      b, "a cut of each unit needs state by elements and all-gather");
   switch (b.state) {
     case StateAt::kEveryRank:
       require(b.reduction == Reduction::kAllReduce && b.exchange == Exchange::kNone &&
                   b.compute == ComputeAt::kEveryRank && b.returns == Return::kNone &&
                   b.publish == Publish::kNone,
-              b, "state at every rank means all-reduce, and nothing to exchange or publish");
+              b, "state at every rank needs all-reduce, without exchange and publication");
       return;
     case StateAt::kOwner:
       require(b.exchange == Exchange::kNone && b.compute == ComputeAt::kOwner &&
                   b.returns == Return::kNone && b.publish != Publish::kNone,
-              b, "state at the owner means that the owner computes and publishes");
+              b, "state at the owner needs that the owner computes and publishes");
       return;
     case StateAt::kElements:
-      require(b.rule == UpdateRule::kMuon, b, "state by elements is for Muon; AdamW slices rows");
+      require(b.rule == UpdateRule::kMuon, b, "state by elements is for Muon only");
       require(b.reduction == Reduction::kReduceScatter && equal && b.publish != Publish::kNone, b,
-              "state by elements means reduce-scatter, and publication");
+              "state by elements needs reduce-scatter and publication");
       if (b.compute == ComputeAt::kEveryRank)
         require(b.exchange == Exchange::kAllGather && b.returns == Return::kOwnSlice &&
                     b.cut == Cut::kWhole,
-                b, "compute at every rank from elements means all-gather and own slice");
+                b, "state by elements, computed at every rank, needs all-gather and own slice");
       else if (b.exchange == Exchange::kAllToAll)
         require(b.returns == Return::kAllToAll && b.cut == Cut::kEachUnit, b,
-                "all-to-all there means all-to-all back, of units that are cut one by one");
+                "exchange by all-to-all needs return by all-to-all and a cut of each unit");
       else
         require(b.exchange == Exchange::kGatherToOwner && b.returns == Return::kScatter, b,
-                "compute at the owner from elements means gather to owner and scatter");
+                "state by elements, computed at the owner, needs gather to owner and scatter");
       return;
   }
 }
 
 void check_unit(const Bucket& bucket, const Unit& unit, const ShardingPlan& plan,
                 std::span<const ParamSpec> params) {
-  require(unit.param < params.size(), bucket, "a unit of no parameter");
+  require(unit.param < params.size(), bucket, "a unit without a parameter");
   const ParamSpec& param = params[unit.param];
   const UpdateGroup group = update_group(param.role);
   require(param.replica == bucket.replica_dtype &&
               number_class(param.role) == number_class(params[bucket.units[0].param].role),
-          bucket, "a unit of another number class");
-  require(group.rule == bucket.rule, bucket, "a unit of another update rule");
+          bucket, "a unit of a different number class");
+  require(group.rule == bucket.rule, bucket, "a unit of a different update rule");
   require(0 <= unit.begin && unit.begin < unit.end && unit.end <= param.shape.numel(), bucket,
           "a unit beyond its parameter");
   if (bucket.rule == UpdateRule::kMuon)
     require(param.shape.rank() == 2 && unit.end - unit.begin == param.shape.numel(), bucket,
             "a Muon unit that is not a whole matrix");
   else
-    require(unit.adam_group == group.adam_group, bucket, "a unit in a foreign AdamW group");
+    require(unit.adam_group == group.adam_group, bucket, "a unit of a different AdamW group");
   const bool owned = bucket.compute == ComputeAt::kOwner;
   require(owned ? 0 <= unit.owner && unit.owner < plan.world : unit.owner == kEveryRank, bucket,
-          "a unit whose owner contradicts who computes");
+          "a unit's owner contradicts the bucket's compute");
 }
 
-// Blocks tile the space and every rank has an equal part of each; an all-to-all brings rank r's
-// matrix to it, which is the r-th.
+// Blocks tile the space, and every rank has an equal part of each. With all-to-all, rank r computes
+// the r-th matrix.
 void check_blocks(const Bucket& bucket) {
   const auto world = static_cast<std::int64_t>(bucket.segments.size());
   const std::vector<Range> cut = blocks(bucket);
   require(cut.front().begin == 0, bucket, "padding before the first block");
   for (std::size_t i = 0; i < cut.size(); ++i) {
-    require(cut[i].size() % world == 0, bucket, "a block that ranks cannot share equally");
+    require(cut[i].size() % world == 0, bucket,
+            "a block that cannot be divided equally among ranks");
     if (bucket.exchange != Exchange::kAllToAll) continue;
     require(cut[i].size() == cut[0].size() && bucket.units[i].owner == static_cast<int>(i), bucket,
-            "all-to-all needs equal blocks, one a rank and in their order");
+            "all-to-all needs equal blocks, one per rank in rank order");
   }
 }
 
-// Units ascend without overlap, inside the space and, where the owner holds them, in its segment.
+// Units ascend without overlap, inside the space and, if the owner holds them, in its segment.
 void check_space(const Bucket& bucket) {
   const std::int64_t full = bucket.full_elements();
   std::int64_t end = 0;
@@ -128,7 +129,7 @@ void check_space(const Bucket& bucket) {
     if (bucket.state != StateAt::kOwner) continue;
     const Range& segment = segments[static_cast<std::size_t>(unit.owner)];
     require(segment.begin <= unit.offset && end <= segment.end, bucket,
-            "a unit in a foreign segment");
+            "a unit outside its owner's segment");
   }
   if (bucket.cut == Cut::kEachUnit) check_blocks(bucket);
   if (bucket.exchange != Exchange::kGatherToOwner) return;
@@ -141,7 +142,7 @@ void check_space(const Bucket& bucket) {
   }
 }
 
-// Every element once, and each parameter contiguous in one bucket.
+// Every element is updated exactly once, and each parameter is contiguous in one bucket.
 void check_coverage(const ShardingPlan& plan, std::span<const ParamSpec> params) {
   struct Location {
     const Bucket* bucket;
@@ -153,7 +154,7 @@ void check_coverage(const ShardingPlan& plan, std::span<const ParamSpec> params)
       locations[unit.param].push_back({&bucket, &unit});
   for (std::size_t i = 0; i < params.size(); ++i) {
     std::int64_t end = 0;
-    for (const Location& at : locations[i]) {  // ascending: so are the units of a bucket
+    for (const Location& at : locations[i]) {  // ascending, like the units of a bucket
       require(at.unit->begin == end, *at.bucket, "a parameter with a gap, or updated twice");
       end = at.unit->end;
       const Location& first = locations[i].front();
@@ -161,7 +162,7 @@ void check_coverage(const ShardingPlan& plan, std::span<const ParamSpec> params)
                   at.unit->offset - at.unit->begin == first.unit->offset - first.unit->begin,
               *at.bucket, "a parameter that is not contiguous");
     }
-    MUO_CHECK(end == params[i].shape.numel(), "sharding plan: nobody updates ", params[i].name,
+    MUO_CHECK(end == params[i].shape.numel(), "sharding plan: no unit updates ", params[i].name,
               " from element ", end);
   }
 }
@@ -193,7 +194,7 @@ void check_tags(const ShardingPlan& plan) {
     require(bucket.return_tag == 0 || bucket.return_tag > bucket.exchange_tag, bucket,
             "returned before it is exchanged");
     require(std::max({bucket.reduce_tag, bucket.exchange_tag, bucket.return_tag}) < plan.totals_tag,
-            bucket, "a gradient that comes after the totals");
+            bucket, "a gradient after the totals");
     if (plan.gather == Gather::kSimple)
       require(bucket.publish_tag == 0 || bucket.publish_tag > plan.totals_tag, bucket,
               "published before the totals are agreed");
@@ -201,7 +202,8 @@ void check_tags(const ShardingPlan& plan) {
       require(bucket.publish_tag < (partial > 0 ? plan.buckets.front().partial_tag
                                                 : plan.buckets.front().reduce_tag),
               bucket, "published after a reduction of the step that reads it");
-    if (partial == 0) require(bucket.partial_tag == 0, bucket, "a tag of reductions that are not");
+    if (partial == 0)
+      require(bucket.partial_tag == 0, bucket, "a tag for partial reductions that do not exist");
     for (std::int64_t m = 0; m < partial; ++m)
       add(bucket, bucket.partial_tag + static_cast<Tag>(m) * plan.tags_of_reductions(),
           reduce_collectives(bucket), "reductions");
@@ -222,8 +224,8 @@ void check_publish_order(const ShardingPlan& plan) {
   std::vector<bool> seen(plan.buckets.size(), false);
   Tag last = 0;
   for (const std::size_t b : plan.publish_order) {
-    MUO_CHECK(b < plan.buckets.size() && !seen[b], "sharding plan: publish_order has ", b,
-              " twice, or there is no such bucket");
+    MUO_CHECK(b < plan.buckets.size() && !seen[b], "sharding plan: publish_order has bucket ", b,
+              " twice, or it does not exist");
     seen[b] = true;
     const Tag tag = plan.buckets[b].publish_tag;
     if (tag == 0) continue;
@@ -248,7 +250,7 @@ void check_sharding_plan(const ShardingPlan& plan, std::span<const ParamSpec> pa
     check_combination(bucket);
     require(bucket.gradient_dtype == DType::kF32 || plan.micro_steps == 1 ||
                 plan.reduces_every_micro_step(),
-            bucket, "micro-steps add to gradients of fp32");
+            bucket, "micro-steps that accumulate need fp32 gradients");
     for (const Unit& unit : bucket.units)
       check_unit(bucket, unit, plan, params);
     check_space(bucket);

@@ -6,9 +6,9 @@
 
 namespace muo::optim {
 
-// The rules of docs/spec/plan.md, "Valid plans": every element of every parameter updated exactly
-// once, no overlaps, parameters contiguous, segments cover units, tags unique and ordered. Throws
-// Error.
+// Checks the rules of docs/spec/plan.md, "Valid plans": every element of every parameter is updated
+// exactly once, no overlaps, parameters contiguous, segments cover units, tags unique and ordered.
+// Throws Error.
 void check_sharding_plan(const ShardingPlan& plan, std::span<const ParamSpec> params);
 
 }  // namespace muo::optim

@@ -41,7 +41,7 @@ Tensor ElementRanges::slice(const Tensor& tensor, Range range) const {
     before += have.size();
   }
   MUO_CHECK(range.size() == 0, "elements [", range.begin, ", ", range.end, ") of a bucket");
-  return tensor.elements(0, 0);  // wherever nothing begins
+  return tensor.elements(0, 0);  // its address does not matter
 }
 
 void zero_outside(Stream& stream, const Tensor& tensor, std::int64_t origin,

@@ -14,7 +14,8 @@ namespace {
 
 using strategies::Params;
 
-// A share of a pass' work for each parameter: products' in proportion to their elements.
+// Each parameter's share of the work of a pass: proportional to its elements if it is used in a
+// product.
 std::vector<double> shares_of_work(Params params) {
   std::vector<double> shares;
   double all = 0;
@@ -34,7 +35,7 @@ std::vector<std::size_t> ordered_by(int ParamSpec::*place, Params params) {
   return order;
 }
 
-// A step, as its calls come.
+// Simulates a step, in the order of its calls.
 class Timeline {
  public:
   Timeline(const ShardingPlan& plan, Params params, const MachineRates& rates)
@@ -46,7 +47,7 @@ class Timeline {
         schedule_(make_weight_schedule(plan, params)),
         gathered_(schedule_.groups.size()) {}
 
-  // Seconds from the start of forward until the next step may start, if to commit takes `commit_s`.
+  // Seconds from the start of forward until the next step may start, if commit takes `commit_s`.
   double run(double commit_s) {
     if (plan_.gather == Gather::kPipelined)
       for (const std::size_t b : plan_.publish_order)
@@ -73,7 +74,7 @@ class Timeline {
       }
     }
     compute_exchanged();
-    // Agreement: all ranks have computed, and backward has ended.
+    // Agreement: after all ranks have computed, and backward has ended.
     comm_ = std::max({comm_, busiest(), compute_});
     if (plan_.world > 1) take(rates_.link_latency_s);
     comm_ += commit_s;
@@ -86,7 +87,7 @@ class Timeline {
   [[nodiscard]] double box_bytes() const { return box_bytes_; }
 
  private:
-  // A link carries both directions at once.
+  // Links are full duplex.
   static std::int64_t BucketBytes::*exchanged_bytes(const Bucket& bucket) {
     return bucket.exchange == Exchange::kGatherToOwner ? &BucketBytes::owners
                                                        : &BucketBytes::exchange;
@@ -105,7 +106,7 @@ class Timeline {
     const bool ring = phase == &BucketBytes::reduce || phase == &BucketBytes::publish;
     send(collectives, static_cast<double>(bytes), ring);
   }
-  // The busiest rank's `bytes`, in a ring or to others one by one.
+  // `bytes` of the busiest rank, sent in a ring or directly to each other rank.
   void send(int collectives, double bytes, bool ring) {
     double seconds = bytes / rates_.link_bytes_per_s;
     const int there = rates_.ranks_per_box;
@@ -117,7 +118,7 @@ class Timeline {
     }
     take(collectives * rates_.link_latency_s + seconds);
   }
-  // Of sharded weights: what GatheredWeights does.
+  // Models GatheredWeights, for sharded weights.
   void read_weight(std::size_t param) {
     const int stage = schedule_.stage_of[param];
     if (stage == kReplicated) return;
@@ -147,15 +148,15 @@ class Timeline {
     next_call_ = 0;
     last_ = last;
     for (std::size_t b = 0; b < plan_.buckets.size(); ++b)
-      missing_[b] = std::ranges::count(bucket_of_, b);
+      gradients_missing_[b] = std::ranges::count(bucket_of_, b);
   }
   void gradient_ready(std::size_t param) {
     const std::size_t bucket = bucket_of_[param];
-    if (--missing_[bucket] > 0) return;
+    if (--gradients_missing_[bucket] > 0) return;
     ready_[bucket] = compute_;
     for (; next_call_ < calls_.size(); ++next_call_) {
       const BucketCall& call = calls_[next_call_];
-      if (call.phase == CallPhase::kReduce && missing_[call.bucket] > 0) return;
+      if (call.phase == CallPhase::kReduce && gradients_missing_[call.bucket] > 0) return;
       enqueue(call);
     }
   }
@@ -208,23 +209,25 @@ class Timeline {
   const ShardingPlan& plan_;
   Params params_;
   const MachineRates& rates_;
-  double pass_s_;               // of a forward
-  double compute_ = 0;          // where the stream is
-  double comm_ = 0;             // when the stream is free
+  double pass_s_;               // time of a forward pass
+  double compute_ = 0;          // current time of the stream
+  double comm_ = 0;             // time at which the stream is free
   std::vector<double> update_;  // by rank
   double communication_ = 0, box_bytes_ = 0;
   std::vector<std::size_t> bucket_of_ = buckets_by_parameter();
-  // By bucket: when its weights are there, when its gradients are, and how many of these are not.
+  // By bucket: time at which its weights are available, time at which its gradients are, number of
+  // missing gradients.
   std::vector<double> published_ = std::vector<double>(plan_.buckets.size());
   std::vector<double> ready_ = published_;
-  std::vector<std::ptrdiff_t> missing_ = std::vector<std::ptrdiff_t>(plan_.buckets.size());
+  std::vector<std::ptrdiff_t> gradients_missing_ =
+      std::vector<std::ptrdiff_t>(plan_.buckets.size());
   std::vector<BucketCall> calls_ = {};
   std::size_t next_call_ = 0;
-  bool last_ = false;  // micro-step
+  bool last_ = false;  // in the last micro-step
   WeightSchedule schedule_;
   std::vector<double> gathered_;  // by group of the schedule
   std::size_t visit_ = 0;
-  const Bucket* exchanged_ = nullptr;  // whose input has travelled, and is not computed yet
+  const Bucket* exchanged_ = nullptr;  // exchanged, but not computed yet
   double exchanged_s_ = 0;
   std::vector<double> computed_ = std::vector<double>(plan_.buckets.size());
 };

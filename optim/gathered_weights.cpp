@@ -81,7 +81,7 @@ void GatheredWeights::needed(std::size_t param) {
   const auto& all = visits(pass_);
   const int stage = schedule_.stage_of[param];
   while (visit_ == 0 || all[visit_ - 1].stage != stage) {
-    MUO_CHECK(visit_ < all.size(), params_[param].name, " is read when the pass is beyond it");
+    MUO_CHECK(visit_ < all.size(), params_[param].name, " is read after its stage");
     enter(all[visit_++]);
   }
   const std::size_t group = group_of_[param];

@@ -13,27 +13,28 @@ std::int64_t gradient_bytes(const Bucket& bucket) {
   return bucket.full_elements() * size_of(bucket.gradient_dtype);
 }
 
-// While a slot is a bucket's, by ParamSpec::ready: from its first complete gradient to its last,
-// and until its reduction has had time.
-struct Open {
+// The interval in which a bucket uses a slot, in units of ParamSpec::ready: from its first complete
+// gradient to its last, and until its reduction has had time.
+struct Interval {
   std::size_t bucket = 0;
   std::int64_t bytes = 0;
   int first = std::numeric_limits<int>::max();
   int last = std::numeric_limits<int>::min();
   int reduced = 0;
 
-  [[nodiscard]] bool meets(const Open& other) const {
+  [[nodiscard]] bool overlaps(const Interval& other) const {
     return first <= other.reduced && other.first <= reduced;
   }
 };
 
-// More slots, which buckets choose in this order.
-GradientSlots with_turns(GradientSlots slots, const std::vector<Open>& buckets) {
+// Adds slots, assigned to buckets in the order given.
+GradientSlots with_turns(GradientSlots slots, const std::vector<Interval>& buckets) {
   const std::size_t others = slots.bytes.size();
-  std::vector<std::vector<Open>> turns;  // of each slot
-  for (const Open& open : buckets) {
-    const auto fits = std::ranges::find_if(turns, [&](const std::vector<Open>& taken) {
-      return std::ranges::none_of(taken, [&](const Open& other) { return open.meets(other); });
+  std::vector<std::vector<Interval>> turns;  // by slot
+  for (const Interval& open : buckets) {
+    const auto fits = std::ranges::find_if(turns, [&](const std::vector<Interval>& taken) {
+      return std::ranges::none_of(taken,
+                                  [&](const Interval& other) { return open.overlaps(other); });
     });
     const auto chosen = static_cast<std::size_t>(fits - turns.begin());
     if (fits == turns.end()) {
@@ -57,7 +58,7 @@ std::int64_t sum_of_bytes(const GradientSlots& slots) {
 GradientSlots gradient_slots(const ShardingPlan& plan, std::span<const ParamSpec> params) {
   GradientSlots slots;
   slots.of_bucket.resize(plan.buckets.size());
-  std::vector<Open> taking_turns;
+  std::vector<Interval> taking_turns;
   for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
     const Bucket& bucket = plan.buckets[b];
     if (bucket.reduction == Reduction::kAllReduce) {
@@ -65,7 +66,7 @@ GradientSlots gradient_slots(const ShardingPlan& plan, std::span<const ParamSpec
       slots.bytes.push_back(gradient_bytes(bucket));
       continue;
     }
-    Open& open = taking_turns.emplace_back();
+    Interval& open = taking_turns.emplace_back();
     open.bucket = b;
     open.bytes = gradient_bytes(bucket);
     for (const Unit& unit : bucket.units) {
@@ -73,15 +74,15 @@ GradientSlots gradient_slots(const ShardingPlan& plan, std::span<const ParamSpec
       open.last = std::max(open.last, params[unit.param].ready);
     }
   }
-  std::ranges::stable_sort(taking_turns, {}, &Open::first);
-  // The bucket after it is written while it is reduced.
+  std::ranges::stable_sort(taking_turns, {}, &Interval::first);
+  // A bucket is reduced while the next one is written.
   for (std::size_t i = 0; i < taking_turns.size(); ++i) {
     const int next_but_one =
         i + 2 < taking_turns.size() ? taking_turns[i + 2].first : std::numeric_limits<int>::max();
     taking_turns[i].reduced = std::max(taking_turns[i].last, next_but_one - 1);
   }
   GradientSlots by_time = with_turns(slots, taking_turns);
-  std::ranges::stable_sort(taking_turns, std::greater<>(), &Open::bytes);
+  std::ranges::stable_sort(taking_turns, std::greater<>(), &Interval::bytes);
   GradientSlots by_size = with_turns(std::move(slots), taking_turns);
   return sum_of_bytes(by_size) < sum_of_bytes(by_time) ? by_size : by_time;
 }

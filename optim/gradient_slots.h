@@ -9,21 +9,21 @@
 
 namespace muo::optim {
 
-// Where whole gradients lie where every micro-step reduces them: the buckets of a slot take turns
-// in it. Backward waits until the one before is reduced.
+// Slots for whole gradients, if every micro-step is reduced: buckets of a slot use it in turn.
+// Backward waits until the previous one is reduced.
 struct GradientSlots {
   std::vector<std::size_t> of_bucket;  // by bucket index
-  std::vector<std::int64_t> bytes;     // of each slot: of its largest bucket
+  std::vector<std::int64_t> bytes;     // by slot: size of its largest bucket
 };
 
-// A bucket is reduced while backward fills the next (double buffering): two slots, or two of the
-// smaller buckets and one of the larger, where these are far apart as tables are; more only where
-// backward writes more buckets at a time, as a strategy of buckets by shape makes it. An
-// all-reduced bucket has its own: nobody holds less of it, and its scalars are written all the way.
+// A bucket is reduced while backward fills the next (double buffering). So there are two slots, or
+// two of the smaller buckets and one of the larger, if those are far apart, as tables are; more
+// only if backward fills more buckets at a time, as with buckets by shape. An all-reduced bucket
+// has its own slot: no rank holds less of it, and its scalars are written throughout backward.
 GradientSlots gradient_slots(const ShardingPlan& plan, std::span<const ParamSpec> params);
 
-// One rank's tensors of GradientSlots, and those that the reductions of all buckets share, as they
-// follow each other on comm.
+// One rank's tensors of GradientSlots, and those shared by the reductions of all buckets, which run
+// one after another on comm.
 class GradientTensors {
  public:
   GradientTensors(const ShardingPlan& plan, std::span<const ParamSpec> params, int rank,

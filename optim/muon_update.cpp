@@ -79,8 +79,8 @@ void MuonUpdate::allocate(Stack& stack, Arena& arena) {
                                      .category = MemoryCategory::kUpdate});
 }
 
-// One for each stack; merged, one for all of a shape and its transpose, which is then the wide one
-// of the two.
+// One iteration per stack; if merged, one for all stacks of a shape and its transpose, computed in
+// the wide orientation.
 void MuonUpdate::add_iterations(const NewtonSchulzForm& form, Arena& arena) {
   std::vector<std::vector<Member>> groups;
   std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> by_shape;
@@ -137,9 +137,9 @@ void MuonUpdate::compute(Stream& update, const UpdateClock& clock) const {
   for (const Iteration& iteration : iterations_) {
     for (const Member& member : iteration.members)
       fill_input(update, iteration, member);
-    clock.lap(update, UpdatePhase::kElementwise);
+    clock.mark_phase(update, UpdatePhase::kElementwise);
     iteration.newton_schulz.run(update);
-    clock.lap(update, UpdatePhase::kGemm);
+    clock.mark_phase(update, UpdatePhase::kGemm);
     for (const Member& member : iteration.members)
       take_result(update, iteration, member);
   }
@@ -150,7 +150,7 @@ void MuonUpdate::fill_input(Stream& update, const Iteration& iteration,
   const Stack& stack = stacks_[member.stack];
   const std::int64_t end = member.begin + stack.count;
   const Tensor input = iteration.newton_schulz.input().rows(member.begin, end);
-  // Rows are scaled as they lie in the parameter.
+  // Row norms are those of the parameter's rows, before it is transposed.
   const Tensor x =
       member.transposed
           ? iteration.newton_schulz.scratch().rows(member.begin, end).view(stack.u.shape)
@@ -185,7 +185,7 @@ void MuonUpdate::take_result(Stream& update, const Iteration& iteration,
     cast(update, {.y = stack.u, .x = x});
   else if (x.data != stack.u.data)
     update.copy(stack.u, x);
-  // The variance, which is small, has a mean of u's squares for each row or column.
+  // The variance, which is small, contains the mean of u's squares for each row or column.
   const Tensor looked_at = version_.factored_variance ? stack.new_variance : stack.u;
   note_nonfinite(update, {.found = found_,
                           .x = looked_at,

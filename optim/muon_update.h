@@ -9,35 +9,37 @@
 
 namespace muo::optim {
 
-// Muon of one bucket's matrices (docs/spec/optimizer.md): Nesterov, Newton-Schulz on the ranks that
-// compute, scaling; with the plan's exchange where a rank holds less of a matrix than it computes.
+// Muon for one bucket's matrices (docs/spec/optimizer.md): Nesterov, Newton-Schulz on the ranks
+// that compute, scaling; with the plan's exchange if a rank holds less of a matrix than it
+// computes.
 class MuonUpdate final : public BucketUpdate {
  public:
-  // The first value of an update that is not finite is noted in `found` (kernels/commit.h); `base`
-  // is ValueIndexBases::updates.
+  // `found` (kernels/commit.h) receives the first value of an update that is not finite; `base` is
+  // ValueIndexBases::updates.
   MuonUpdate(const RankContext& rank, const BucketTensors& tensors, const ShardingPlan& plan,
              std::span<const ParamSpec> params, Arena& arena, Tensor scalars, Tensor found,
              std::int64_t base);
 
-  void prepare(Stream& update) const override;  // Nesterov input of the elements held
+  void prepare(Stream& update) const override;  // Nesterov input of this rank's elements
   void exchange(Stream& comm) const override;
   void compute(Stream& update, const UpdateClock& clock) const override;
   void return_updates(Stream& comm) const override;
   void commit(Stream& update) const override;
 
  private:
-  // Adjacent matrices of one shape, for which this rank makes the calls around Newton-Schulz.
+  // Adjacent matrices of the same shape, which the kernels before and after Newton-Schulz process
+  // together.
   struct Stack {
     std::size_t first_unit = 0;
     std::int64_t count = 0;
     Range range;               // of the bucket's full space
     Tensor u = {};             // (k, R, C)
     Tensor row_norms = {};     // (k, R)
-    Tensor variance = {};      // (k, long); absent in a version without it, as the next is
+    Tensor variance = {};      // (k, long); absent in versions without variance
     Tensor new_variance = {};  // (k, long)
   };
-  // Where a stack goes through Newton-Schulz: from matrix `begin` of an iteration on, transposed if
-  // that merges its shape with the other orientation of it.
+  // A stack's place in a Newton-Schulz iteration: its first matrix is `begin`; it is transposed if
+  // that merges its shape with the other orientation.
   struct Member {
     std::size_t stack = 0;
     std::int64_t begin = 0;

@@ -11,23 +11,23 @@
 
 namespace muo::optim {
 
-// The tensors of an iteration for a stack of matrices (k, R, C), n = min(R, C). A matrix with more
-// rows than columns multiplies A = x^T x from the right instead.
+// Newton-Schulz for a stack of matrices (k, R, C), n = min(R, C), and its tensors. Matrices with
+// more rows than columns are multiplied by A = x^T x from the right instead.
 class NewtonSchulz {
  public:
-  // On numbers of `dtype` and matrices of `shape`, (k, R, C). The result goes to `result`, or,
-  // where that is absent, to a tensor of its own. Scratch comes from the arena. `iteration`
-  // outlives this.
+  // Computes in `dtype` on matrices of `shape`, (k, R, C). The result is written to `result` or, if
+  // that is absent, to a tensor of its own. Scratch comes from the arena. `iteration` must outlive
+  // this object.
   NewtonSchulz(const std::string& name, const Shape& shape, DType dtype, Tensor result,
                std::span<const Quintic> iteration, const NewtonSchulzForm& form, Arena& arena);
 
-  [[nodiscard]] Tensor input() const { return x_; }        // fill before run; overwritten
-  [[nodiscard]] Tensor scratch() const { return y_; }      // of its size, free before run
-  [[nodiscard]] Tensor result() const { return result_; }  // one of the two
+  [[nodiscard]] Tensor input() const { return x_; }    // fill it before run(), which overwrites it
+  [[nodiscard]] Tensor scratch() const { return y_; }  // of the input's size, unused before run()
+  [[nodiscard]] Tensor result() const { return result_; }  // one of the two above
   void run(Stream& stream) const;
 
  private:
-  // Each returns what multiplies x: b A + c A A of a step, to which a x is added, or the product of
+  // Each returns the factor of x: b A + c A A of one step, to which a x is added, or the product of
   // a + b A + c A A of all steps.
   [[nodiscard]] Tensor one_step(Stream& stream, const Quintic& p) const;
   [[nodiscard]] Tensor several_steps(Stream& stream, std::span<const Quintic> steps) const;
@@ -37,10 +37,10 @@ class NewtonSchulz {
   bool tall_;
   std::size_t steps_per_gram_;
   Tensor x_, y_;
-  Tensor result_;        // one of them
-  Tensor gram_;          // (k, n, n), as the next are: A
-  Tensor polynomial_;    // of A, or a product of such
-  Tensor next_, spare_;  // scratch of more than one, and of more than two steps
+  Tensor result_;        // x_ or y_
+  Tensor gram_;          // A, (k, n, n), like those below
+  Tensor polynomial_;    // a polynomial of A, or a product of such
+  Tensor next_, spare_;  // scratch for more than one, and for more than two steps
 };
 
 }  // namespace muo::optim

@@ -10,7 +10,7 @@ namespace muo::optim {
 namespace {
 
 constexpr std::array kForms = {
-    NewtonSchulzForm{.name = "plain", .summary = "whole products of each matrix"},
+    NewtonSchulzForm{.name = "plain", .summary = "full products, ignoring symmetry"},
     NewtonSchulzForm{
         .name = "symmetric", .summary = "one triangle of symmetric products", .symmetric = true},
     NewtonSchulzForm{.name = "gram",

@@ -12,7 +12,7 @@ std::int64_t elements_before(const ShardingPlan& plan, std::size_t bucket) {
   return sum;
 }
 
-// Of the full space, for an index into what the rank holds of the reduced gradient.
+// Index in the full space, from an index into the rank's part of the reduced gradient.
 std::int64_t full_index(const Bucket& bucket, int world, int rank, std::int64_t held) {
   if (world == 1 || bucket.reduction == Reduction::kAllReduce) return held;
   for (const Range block : blocks(bucket)) {

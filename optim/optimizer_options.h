@@ -14,23 +14,24 @@
 
 namespace muo::optim {
 
-// Factors of learning rates and weight decay, as they follow from a run's sizes.
+// Factors of learning rates and weight decay that follow from a run's sizes.
 struct RateScales {
-  double batch_lr = 1;  // of all learning rates but smear's
-  double width_lr = 1;  // of those of embeddings and head, too
+  double batch_lr = 1;  // for all learning rates but smear's
+  double width_lr = 1;  // additionally for those of embeddings and head
   double weight_decay = 1;
 };
 
-// With nanochat's defaults, which are for depth 12.
+// The defaults are nanochat's for depth 12.
 struct OptimizerOptions {
   double matrix_lr = 0.02, embedding_lr = 0.3, unembedding_lr = 0.008, scalar_lr = 0.5;
   double weight_decay = 0.28;  // Muon's
   std::optional<double> batch_lr_scale = {}, width_lr_scale = {},
-                        weight_decay_scale = {};  // empty: RateScales
+                        weight_decay_scale = {};  // empty: as in RateScales
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65, final_lr_frac = 0.05;
-  // Muon's momentum: linearly from `start` to `momentum` in `ramp` steps, then, in the warmdown, to
-  // `end`. Empty: as the version has it, as the betas are; AdamW's apply to all groups of weights.
+  // Muon's momentum: rises linearly from `start` to `momentum` in `ramp` steps; changes to `end`
+  // during the warm-down. Empty: the version's value; likewise for the betas. AdamW's betas apply
+  // to all groups.
   double momentum_start = 0.85;
   std::optional<double> momentum = {}, momentum_end = {};
   std::optional<std::int64_t> momentum_ramp = {};
@@ -38,10 +39,10 @@ struct OptimizerOptions {
   std::optional<double> muon_beta2 = {}, adam_beta1 = {}, adam_beta2 = {};
   double adam_eps = 1e-10;
   std::int64_t ns_steps = kNewtonSchulzSteps;
-  std::string version = "head";         // an OptimizerVersion
-  std::string newton_schulz = "plain";  // a NewtonSchulzForm
+  std::string version = "head";         // name of an OptimizerVersion
+  std::string newton_schulz = "plain";  // name of a NewtonSchulzForm
 
-  // `automatic`, but for what is set here.
+  // `automatic`, except for values set here.
   [[nodiscard]] RateScales scales(const RateScales& automatic) const;
 };
 
@@ -51,22 +52,23 @@ constexpr auto names_of(OnOutlier) { return name_list("log", "skip"); }
 // The numerics guard (kernels/commit.h).
 struct GuardOptions {
   double max_grad_norm = 0;       // 0: no clipping
-  double outlier_deviations = 8;  // 0: nothing is an outlier
+  double outlier_deviations = 8;  // 0: off
   OnOutlier on_outlier = OnOutlier::kLog;
-  std::int64_t max_skipped = 100;  // updates of the run; -1: any number
+  std::int64_t max_skipped = 100;  // maximum of skipped updates in the run; -1: any number
 };
 
-// What `iterations` steps with these options read from device memory. Throws InputError for an
-// unknown version.
+// The hyper-parameters in device memory for a run of `iterations` steps with these options. Throws
+// InputError for an unknown version.
 HyperParameters make_hyper_parameters(const OptimizerOptions& optimizer, const GuardOptions& guard,
                                       std::int64_t iterations, const RateScales& automatic = {});
 
-// The initial learning rate of a group of parameters, under nanochat's name for it.
+// The initial learning rate of a group of parameters, with nanochat's name of the group.
 struct LearningRate {
   std::string_view group;
   double lr = 0;
 };
-// Of the groups that `params` have, in nanochat's order. Tall matrices learn faster: muon_rate().
+// Rates of the groups that occur in `params`, in nanochat's order. Tall matrices have a higher
+// rate: muon_rate().
 std::vector<LearningRate> learning_rates(const HyperParameters& hyper,
                                          std::span<const ParamSpec> params);
 

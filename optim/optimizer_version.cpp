@@ -10,7 +10,7 @@
 namespace muo::optim {
 namespace {
 
-// All steps that a run may ask for: beyond the iteration's own, its last one again.
+// All steps that a run may request: the iteration's own, then its last one repeated.
 template <std::size_t N>
 constexpr auto lengthened(const std::array<Quintic, N>& iteration) {
   std::array<Quintic, kMaxNewtonSchulzSteps> out{};

@@ -23,7 +23,8 @@ inline constexpr std::array<Quintic, 5> kPolarExpress = {{
     {3.285753657755655, -2.3681294933425376, 0.46449024233003106},
     {2.3465413258596377, -1.7097828382687081, 0.42323551169305323},
 }};
-// Jordan's, the same step five times: to within about 30% of 1, the small ones the least.
+// Jordan's iteration, the same step five times: takes singular values to within about 30% of 1, the
+// small ones least.
 inline constexpr std::array<Quintic, 5> kFixedQuintic = {{
     {3.4445, -4.7750, 2.0315},
     {3.4445, -4.7750, 2.0315},
@@ -32,27 +33,28 @@ inline constexpr std::array<Quintic, 5> kFixedQuintic = {{
     {3.4445, -4.7750, 2.0315},
 }};
 
-// nanochat's optimizer as it was at a time (docs/spec/optimizer.md, "Versions"): Muon around and in
-// the iteration, and the constants that no option sets.
+// nanochat's optimizer at a point in time (docs/spec/optimizer.md, "Versions"): Muon around and
+// inside the iteration, and the constants that no option sets.
 struct OptimizerVersion {
-  std::string_view name;               // of --optimizer-spec
-  std::span<const Quintic> iteration;  // all steps that a run may ask for
+  std::string_view name;               // value of --optimizer-spec
+  std::span<const Quintic> iteration;  // kMaxNewtonSchulzSteps steps
   MuonNormalisation normalisation = {};
-  bool unit_update = true;        // Muon+: the update to norm sqrt(min(R, C))
+  bool unit_update = true;        // Muon+: scale the update to norm sqrt(min(R, C))
   bool factored_variance = true;  // NorMuon
-  double beta2 = 0;               // of it
-  enum class Decay { kNone, kLinear, kCosine } decay = Decay::kCosine;  // to zero; cautious
-  double momentum_peak = 0, momentum_end = 0;  // from 0.85 in momentum_ramp steps; in the warmdown
+  double beta2 = 0;               // of the variance
+  // Schedule of the cautious weight decay, to zero.
+  enum class Decay { kNone, kLinear, kCosine } decay = Decay::kCosine;
+  double momentum_peak = 0, momentum_end = 0;  // peak after momentum_ramp steps; end of warm-down
   int momentum_ramp = 0;
-  bool adam_by_group = true;  // AdamW's second beta and decay: one for all, or as update_groups.h
+  bool adam_by_group = true;  // AdamW's beta2 and decay by group (update_groups.h), or one for all
 };
 
-// The first steps of its iteration, which are kept for the life of the program.
+// The first `steps` steps of the version's iteration; valid for the life of the program.
 std::span<const Quintic> first_steps(const OptimizerVersion& version, std::int64_t steps);
 
 // HEAD of 2026-07 (the default), 2026-01 and 2025-10.
 std::span<const OptimizerVersion> optimizer_versions();
-// Throws InputError for an unknown name, with the known ones.
+// Throws InputError for an unknown name, listing the known ones.
 const OptimizerVersion& optimizer_version(std::string_view name);
 
 }  // namespace muo::optim

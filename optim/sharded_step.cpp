@@ -137,7 +137,7 @@ ShardedStep::OpenStep ShardedStep::begin() {
   summed_ = false;
   advance_step(rank_.compute, {.scalars = scalars_, .hyper = hyper_});
   needed_.assign(needed_.size(), false);
-  in_slot_.assign(in_slot_.size(), nullptr);  // the last step joined all
+  in_slot_.assign(in_slot_.size(), nullptr);  // all were joined by the last step
   micro_step_ = plan_.reductions() - 1;
   expect_gradients();
   exchanged_bucket_ = -1;
@@ -181,8 +181,9 @@ void ShardedStep::gradient_needed(std::size_t param) {
   if (bucket.open) return;
   const BucketState*& last = in_slot_[gradients_->slot(index)];
   if (last != nullptr) {
-    MUO_CHECK(!last->open, "a gradient of ", params_[param].name, " while bucket '",
-              last->tensors->bucket().name, "', whose memory it is to have, is not reduced");
+    MUO_CHECK(!last->open, "backward writes the gradient of ", params_[param].name,
+              " while bucket '", last->tensors->bucket().name,
+              "', which has its memory, is not reduced");
     rank_.compute.wait(*last->reduced);
   }
   bucket.open = true;
@@ -207,19 +208,19 @@ void ShardedStep::weight_needed(std::size_t param) {
 void ShardedStep::gradient_ready(std::size_t param) {
   MUO_CHECK(param < announced_.size() && !announced_[param], "gradient ", param,
             " is announced twice in a step");
-  MUO_CHECK(needed_[param], "a gradient of ", params_[param].name,
-            ", whose weight was read in this step without waiting for it");
+  MUO_CHECK(needed_[param], "the gradient of ", params_[param].name,
+            " is announced, but its weight was read in this step without weight_needed()");
   announced_[param] = true;
   BucketState& bucket = buckets_[locations_[param].bucket];
-  MUO_CHECK(bucket.open || !reduces_every_micro_step_, "a gradient of ", params_[param].name,
-            ", which was written without waiting for its memory");
+  MUO_CHECK(bucket.open || !reduces_every_micro_step_, "the gradient of ", params_[param].name,
+            " is announced, but was written without gradient_needed()");
   if (--bucket.missing > 0) return;
   bucket.tensors->zero_padding(rank_.compute);
   rank_.compute.record(*bucket.ready);
   advance();
 }
 
-// As far as the order of the tags and the gradients so far allow.
+// Enqueues calls in the order of tags, as far as the gradients so far allow.
 void ShardedStep::advance() {
   const std::vector<BucketCall>& calls = is_last_reduction() ? calls_ : reductions_;
   for (; next_call_ < calls.size(); ++next_call_) {
@@ -250,15 +251,15 @@ void ShardedStep::reduce(BucketState& bucket, Tag tag) {
   rank_.comm.record(*bucket.reduced);
   if (!last) return;
   rank_.update.wait(*bucket.reduced);
-  clock_.lap(rank_.update, UpdatePhase::kCommunication);
-  if (!std::exchange(summed_, true)) sum_update(rank_.update);  // while backward goes on
+  clock_.mark_phase(rank_.update, UpdatePhase::kCommunication);
+  if (!std::exchange(summed_, true)) sum_update(rank_.update);  // concurrently with backward
   bucket.tensors->add_squares(rank_.update, totals_.row(kSquaresTotal), first_nonfinite(),
                               bucket.index_bases.gradients);
   if (bucket.tensors->bucket().exchange == Exchange::kNone)
     bucket.update->compute(rank_.update, clock_);
   else
     bucket.update->prepare(rank_.update);
-  clock_.lap(rank_.update, UpdatePhase::kElementwise);
+  clock_.mark_phase(rank_.update, UpdatePhase::kElementwise);
 }
 
 void ShardedStep::exchange(std::size_t index) {
@@ -266,7 +267,8 @@ void ShardedStep::exchange(std::size_t index) {
   order(rank_.update, *bucket.prepared, rank_.comm);
   clock_.busy(rank_.comm, [&] { bucket.update->exchange(rank_.comm); });
   rank_.comm.record(*bucket.exchanged);
-  // Only now: the next bucket's input travels while the previous bucket computes.
+  // After the exchange was enqueued: so the next bucket's input is sent while the previous bucket
+  // computes.
   compute_exchanged();
   exchanged_bucket_ = static_cast<std::ptrdiff_t>(index);
 }
@@ -275,9 +277,9 @@ void ShardedStep::compute_exchanged() {
   if (exchanged_bucket_ < 0) return;
   BucketState& bucket = buckets_[static_cast<std::size_t>(exchanged_bucket_)];
   rank_.update.wait(*bucket.exchanged);
-  clock_.lap(rank_.update, UpdatePhase::kCommunication);
+  clock_.mark_phase(rank_.update, UpdatePhase::kCommunication);
   bucket.update->compute(rank_.update, clock_);
-  clock_.lap(rank_.update, UpdatePhase::kElementwise);
+  clock_.mark_phase(rank_.update, UpdatePhase::kElementwise);
   rank_.update.record(*bucket.computed);
   exchanged_bucket_ = -1;
 }
@@ -296,7 +298,7 @@ void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
   MUO_CHECK(is_last_reduction() && next_call_ == calls_.size());
   compute_exchanged();
   order(rank_.update, *updated_, rank_.comm);
-  order(rank_.compute, *loss_, rank_.comm);  // and the last use of the old weights
+  order(rank_.compute, *loss_, rank_.comm);  // also after the last use of the old weights
   if (rank_.world > 1)
     clock_.busy(rank_.comm, [&] {
       rank_.communicator.all_reduce(rank_.comm, plan_.totals_tag, all_totals_, all_totals_);
@@ -308,7 +310,7 @@ void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
       rank_.compute,
       {.scalars = scalars_, .statistics = statistics_, .hyper = hyper_, .totals = totals_});
   order(rank_.compute, *agreed_, rank_.update);
-  clock_.lap(rank_.update, UpdatePhase::kCommunication);
+  clock_.mark_phase(rank_.update, UpdatePhase::kCommunication);
   for (const std::size_t b : plan_.publish_order) {
     BucketState& bucket = buckets_[b];
     bucket.update->commit(rank_.update);
@@ -316,7 +318,7 @@ void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
     order(rank_.update, *bucket.committed, rank_.comm);
     clock_.busy(rank_.comm, [&] { bucket.tensors->publish(rank_.comm); });
   }
-  clock_.lap(rank_.update, UpdatePhase::kElementwise);
+  clock_.mark_phase(rank_.update, UpdatePhase::kElementwise);
   if (before_counting) before_counting(rank_.compute);
   order(rank_.update, *all_committed_, rank_.compute);
   order(rank_.comm, *published_, rank_.compute);

@@ -16,9 +16,9 @@ struct Entry {
   Strategy about;
   std::vector<Bucket> (*make)(Params params, int world, const NewtonSchulzForm& form, Shard shard);
 };
-// Who owns what does not depend on how it is computed, or on what is sharded.
+// For strategies whose owners do not depend on the form of Newton-Schulz, or on what is sharded.
 template <auto kMake>
-std::vector<Bucket> whatever_form(Params params, int world, const NewtonSchulzForm& /*form*/,
+std::vector<Bucket> ignoring_form(Params params, int world, const NewtonSchulzForm& /*form*/,
                                   Shard /*shard*/) {
   return kMake(params, world);
 }
@@ -29,23 +29,23 @@ std::vector<Bucket> balanced(Params params, int world, const NewtonSchulzForm& f
 constexpr std::array kEntries = {
     Entry{{"balanced", "owners of equal work, a few layers per bucket"}, balanced},
     Entry{{"ddp", "every rank updates everything", Shard::kNone, Shard::kNone},
-          whatever_form<strategies::ddp>},
+          ignoring_form<strategies::ddp>},
     Entry{{"allreduce_owner", "one matrix per rank, by size (K. Jordan)", Shard::kOptimizer,
            Shard::kOptimizer},
-          whatever_form<strategies::allreduce_owner>},
+          ignoring_form<strategies::allreduce_owner>},
     Entry{{"block_cyclic", "one matrix per rank, by shape (nanochat 2025)"},
-          whatever_form<strategies::block_cyclic>},
+          ignoring_form<strategies::block_cyclic>},
     Entry{{"stacked", "all matrices of a shape in one bucket (nanochat)"},
-          whatever_form<strategies::stacked>},
+          ignoring_form<strategies::stacked>},
     Entry{{"layerwise", "whole layers, one per rank (Megatron)"},
-          whatever_form<strategies::layerwise>},
-    Entry{{"ns_replicated", "state by elements, all compute (Moonlight)"},
-          whatever_form<strategies::ns_replicated>},
+          ignoring_form<strategies::layerwise>},
+    Entry{{"ns_replicated", "state by elements, all ranks compute (Moonlight)"},
+          ignoring_form<strategies::ns_replicated>},
     Entry{{"parallel", "matrices gathered to owners of equal FLOPs (Motif)"}, strategies::parallel},
     Entry{{"parallel_round_robin", "parallel, with owners in turn"},
-          whatever_form<strategies::parallel_round_robin>},
+          ignoring_form<strategies::parallel_round_robin>},
     Entry{{"all_to_all", "matrices of a shape are exchanged whole (dion)"},
-          whatever_form<strategies::all_to_all>},
+          ignoring_form<strategies::all_to_all>},
 };
 
 template <class Member>
@@ -83,7 +83,7 @@ std::vector<std::size_t> order_of_use(const std::vector<Bucket>& buckets, Params
   return order;
 }
 
-// Which numbers the bucket's parameters are held and sent as.
+// Sets the number formats in which the bucket's parameters are held and sent.
 void set_formats(Bucket& bucket, Params params, const NumberFormats& formats) {
   const ParamSpec& param = params[bucket.units.front().param];
   const NumberClass kind = number_class(param.role);
@@ -120,8 +120,8 @@ void assign_tags(ShardingPlan& plan) {
     bucket.partial_tag = plan.reductions() > 1 ? take(reduce_collectives(bucket)) : 0;
   if (plan.reductions() > 2)
     next += static_cast<Tag>(plan.reductions() - 2) * plan.tags_of_reductions();
-  // An exchange goes out before the previous bucket's updates return: while that bucket computes,
-  // the next one's input travels.
+  // An exchange is enqueued before the previous bucket's updates return: so the next bucket's input
+  // is sent while that bucket computes.
   Bucket* computing = nullptr;
   const auto return_previous = [&] {
     if (computing != nullptr) computing->return_tag = take(return_collectives(*computing));
@@ -254,7 +254,7 @@ ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
   }
   const Entry& entry = entry_of(strategy);
   MUO_CHECK(shard <= entry.about.most || shard == Shard::kOptimizer, strategy,
-            " cannot shard so much");
+            " does not support this level of sharding");
   ShardingPlan plan{.world = world,
                     .strategy = std::string(strategy),
                     .buckets = entry.make(params, world, form, shard),

@@ -18,8 +18,8 @@ UpdateExchange::UpdateExchange(const RankContext& rank, const BucketTensors& ten
       world_(rank.world) {
   std::int64_t segment = ranges().segment.size();
   std::int64_t compute = ranges().compute.size();
-  if (bucket().exchange == Exchange::kAllToAll)  // an equal part for every rank, however few units
-    segment = compute = blocks(bucket()).front().size();
+  // An equal part for every rank, even with few units.
+  if (bucket().exchange == Exchange::kAllToAll) segment = compute = blocks(bucket()).front().size();
   const auto tensor = [&](const char* what, std::int64_t n, MemoryCategory category,
                           DType dtype = DType::kF32) {
     return arena.tensor(

@@ -19,14 +19,14 @@ struct UpdateGroup {
 // nanochat's grouping (docs/spec/optimizer.md, "Parameter groups"): matrices of the blocks by Muon,
 // the rest by AdamW.
 UpdateGroup update_group(ParamRole role);
-// "matrices", "lm_head", ...: what logs call a group.
+// Name of a role's group in logs: "matrices", "lm_head", ...
 std::string_view group_name(ParamRole role);
 
 // Parameters of one class share their number formats.
 enum class NumberClass : std::uint8_t {
   kMatrix,     // read by GEMMs: matrices of the blocks, and the head
   kEmbedding,  // token and value embeddings
-  kScalar,     // what mixes and gates: fp32 throughout, as in nanochat
+  kScalar,     // lambdas and gates: always fp32, as in nanochat
 };
 NumberClass number_class(ParamRole role);
 

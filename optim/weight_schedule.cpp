@@ -13,7 +13,7 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Of each parameter, in the order of use: parameters of one layer that follow each other share one.
+// Stage of each parameter, in the order of use: adjacent parameters of one layer share a stage.
 std::vector<int> find_stages(const ShardingPlan& plan, std::span<const ParamSpec> params) {
   std::vector<std::size_t> order;
   for (const Bucket& bucket : plan.buckets)
@@ -72,13 +72,13 @@ std::vector<WeightGroup> find_groups(const ShardingPlan& plan, std::span<const P
   return groups;
 }
 
-// Largest first, so that a slot is as large as the first group that gets it.
+// Largest first, so that a slot has the size of the first group assigned to it.
 std::vector<std::int64_t> assign_slots(std::vector<WeightGroup>& groups) {
   std::vector<std::size_t> order(groups.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(
       order, [&](std::size_t a, std::size_t b) { return groups[a].bytes > groups[b].bytes; });
-  const auto meet = [](const WeightGroup& a, const WeightGroup& b) {
+  const auto overlap = [](const WeightGroup& a, const WeightGroup& b) {
     return a.first <= b.last + 1 && b.first <= a.last + 1;
   };
   std::vector<std::int64_t> slots;
@@ -86,7 +86,7 @@ std::vector<std::int64_t> assign_slots(std::vector<WeightGroup>& groups) {
   for (const std::size_t g : order) {
     std::size_t slot = 0;
     while (slot < slots.size() && std::ranges::any_of(members[slot], [&](std::size_t other) {
-             return meet(groups[g], groups[other]);
+             return overlap(groups[g], groups[other]);
            }))
       ++slot;
     if (slot == slots.size()) {
@@ -99,7 +99,7 @@ std::vector<std::int64_t> assign_slots(std::vector<WeightGroup>& groups) {
   return slots;
 }
 
-// Stages as compute enters them, each with whether backward has begun.
+// A stage that compute enters, in forward or backward.
 struct Entered {
   int stage = 0;
   bool backward = false;
@@ -141,7 +141,7 @@ WeightSchedule make_weight_schedule(const ShardingPlan& plan, std::span<const Pa
   for (int stage = 0; stage < stages; ++stage)
     pass[static_cast<std::size_t>(stage)].stage = stage;
   schedule.forward = visits_of(schedule, pass);
-  for (int stage = stages - 2; stage >= 0; --stage)  // the last one is where forward turns round
+  for (int stage = stages - 2; stage >= 0; --stage)  // the last stage is not entered again
     if (std::ranges::any_of(schedule.groups, [&](const WeightGroup& group) {
           return group.first <= stage && stage <= group.last && group.in_backward;
         }))

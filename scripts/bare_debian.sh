@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# For scripts that try something on a bare Debian, which source this and have a function `usage TEXT` that exits.
-# shellcheck disable=SC2034  # the variables its functions set
-# Everything lies in build/chroot. Where CCACHE_DIR is set, the compilers there work through that cache.
+# Sourced by scripts that test something on a bare Debian. They define a function `usage TEXT` that exits.
+# shellcheck disable=SC2034  # variables that its functions set for the caller
+# All files are in build/chroot. If CCACHE_DIR is set, compilers in the chroot use that cache.
 
-# Makes a chroot of suite $1 by debootstrap, with this machine's mirror and apt settings. Sets `chroot`, and `log`:
-# what the names of log files begin with.
-#   make_chroot SUITE [NAME]     NAME: of its folder, SUITE if it is left out
+# Creates a chroot of suite $1 by debootstrap, with this machine's mirror and apt settings. Sets `chroot`, and
+# `log`,
+# the prefix of the names of log files.
+#   make_chroot SUITE [NAME]     NAME: the name of its folder, by default SUITE
 make_chroot() {
   local suite=$1 codename mirror file
   log=$PWD/build/chroot/${2:-$suite}
   chroot=$log
   [ "$(id -u)" -eq 0 ] || usage "only root can make a chroot"
   command -v debootstrap >/dev/null || usage "there is no debootstrap: apt-get install debootstrap"
-  # This machine's mirror is the one that has its own suite.
+  # Use the mirror that provides this machine's own suite.
   codename=$(sed -n "s/^VERSION_CODENAME=//p" /etc/os-release)
   mirror=$(apt-get update --print-uris | sed -n "s|^'\(.*\)/dists/$codename/InRelease'.*|\1|p" | head -n 1)
   [ -n "$mirror" ] || usage "the apt sources of this machine have no mirror with the suite '$codename'"
@@ -21,7 +22,7 @@ make_chroot() {
   echo "${0##*/}: debootstrap of $suite" >&2
   debootstrap --variant=minbase "$suite" "$chroot" "$mirror" >"$log.debootstrap.log" 2>&1 ||
     usage "debootstrap failed: $log.debootstrap.log"
-  # What apt needs here it needs there: proxies, credentials, certificates, names.
+  # Copy what apt needs: proxies, credentials, certificates, name resolution.
   for file in /etc/apt/apt.conf /etc/apt/apt.conf.d /etc/apt/auth.conf /etc/apt/auth.conf.d \
               /etc/pip.conf /etc/ssl/certs/ca-certificates.crt /etc/resolv.conf /etc/hosts; do
     if [ -e "$file" ]; then
@@ -29,15 +30,16 @@ make_chroot() {
       cp -RL "$file" "$chroot${file%/*}/"
     fi
   done
-  # The chroot's package of certificates replaces that copy; pip keeps to this machine's.
+  # Installing ca-certificates in the chroot replaces that copy; pip keeps using this machine's certificates.
   if [ -e /etc/ssl/certs/ca-certificates.crt ]; then
     cp -L /etc/ssl/certs/ca-certificates.crt "$chroot/etc/ssl/certificates-of-the-host.crt"
   fi
   if [ -n "${CCACHE_DIR:-}" ]; then mkdir -p "$CCACHE_DIR" "$chroot/ccache"; fi
 }
 
-# Clones HEAD into ~/muograph of a user of the chroot, who is made unless it is root. Sets `user`, `home`, `clone`
-# (its path from here) and `commit`.
+# Clones HEAD into ~/muograph of a user of the chroot, who is created unless it is root. Sets `user`, `home`,
+# `clone`
+# (the path from outside the chroot) and `commit`.
 clone_for() {
   user=$1
   if [ "$user" != root ]; then chroot "$chroot" useradd --create-home --shell /bin/bash "$user"; fi
@@ -49,7 +51,7 @@ clone_for() {
   if [ -d "$chroot/ccache" ]; then chown -R "$(stat -c %u:%g "$clone")" "$CCACHE_DIR"; fi
 }
 
-# Runs a command as a user of the chroot in the clone, with a /proc and processes of its own, which end with it.
+# Runs a command as a user of the chroot in the clone, with its own /proc and process namespace, which end with it.
 #   inside USER COMMAND [ARGUMENT]...
 inside() {
   local as=$1 settings=() name
@@ -70,7 +72,8 @@ inside() {
     bash -c 'cd ~/muograph && exec "$@"' bash "$@"
 }
 
-# Runs a command like `inside`, as `user`. Its output is $log.NAME.log. Sets `code` and `seconds`, says what failed.
+# Runs a command like `inside`, as `user`, with output to $log.NAME.log. Sets `code` and `seconds`, reports
+# failures.
 #   try NAME COMMAND [ARGUMENT]...
 try() {
   local name=$1 begin=$SECONDS

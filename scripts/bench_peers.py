@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Measures muograph beside llm.c and nanochat on this machine's CPU, in turns in one run; prints a table
-and writes JSON. docs/performance.md, "Beside other trainers", says what is compared.
+"""Measures muograph, llm.c and nanochat on this machine's CPU, alternating within one run; prints a table and writes
+JSON. docs/performance.md, "Beside other trainers", describes the comparison.
   scripts/bench_peers.py --llm-c DIR --nanochat DIR --python PYTHON --out FILE.json
-PYTHON has PyTorch and filelock. Some parts alone: --only llm.c nanochat scaling memory"""
+PYTHON has PyTorch and filelock. To run only some parts: --only llm.c nanochat scaling memory"""
 import argparse
 import array
 import contextlib
@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PARTS = ("llm.c", "nanochat", "scaling", "memory")
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}  # our name, nanochat's
 COMPILE = ("gcc", "-Ofast", "-march=native", "-fopenmp", "-DOMP", "-Wno-unused-result")
-# Of llm.c's files, and for shards of ours, which are the same.
+# Magic numbers and versions of llm.c's checkpoints, and of shards, whose format muograph shares.
 CHECKPOINT_MAGIC, CHECKPOINT_VERSION = 20240326, 3
 SHARD_MAGIC, SHARD_VERSION, HEADER = 20240520, 1, 256
 SHARD_TOKENS, PADDED_TO = 1 << 20, 128
@@ -35,7 +35,7 @@ POLL_SECONDS = 0.05
 
 
 class Configuration:
-    """What is trained, read from a file for `muograph train`."""
+    """The training setup, read from a configuration file of `muograph train`."""
 
     def __init__(self, name, path):
         self.name, self.path = name, path
@@ -64,14 +64,14 @@ class Configuration:
 
 
 class Contestant:
-    """A trainer and its steps: seconds of each, by round, and its process's peak memory."""
+    """A trainer and its measurements: seconds of each step, by round, and the peak memory of its process."""
 
     def __init__(self, name, configuration, tokens):
         self.name, self.configuration, self.tokens = name, configuration, tokens
         self.command, self.rounds, self.updates, self.peak_mib = [], [], [], 0.0
 
     def check(self, loss):
-        """A first loss far from ln V is not a trainer at work."""
+        """Exits if the first loss is far from ln V, which means that the trainer does not work."""
         expected = math.log(self.configuration.vocabulary)
         if not abs(loss - expected) < 1:
             sys.exit(f"{self.name}: the first loss is {loss}, not about {expected:.2f}")
@@ -95,7 +95,7 @@ class Contestant:
 
 
 class Ours(Contestant):
-    """`muograph train`; a process a round, killed when it has done its steps: it saves nothing."""
+    """`muograph train`: one process per round, killed after its steps, so that it saves nothing."""
 
     def __init__(self, arguments, folder, configuration, name, *, devices=None, dtype="fp32"):
         devices = devices or configuration.devices
@@ -103,7 +103,7 @@ class Ours(Contestant):
         super().__init__(name, configuration, tokens)
         self.command = [
             arguments.muograph, "train", "--config", configuration.path, "--backend", "host",
-            "--devices", devices, "--device-batch-size", configuration.rows,  # which --devices resets
+            "--devices", devices, "--device-batch-size", configuration.rows,  # reset by --devices
             "--total-batch-size", tokens, "--dtype", dtype, "--data",
             configuration.shard(folder), "--eval-every", -1, "--save-every", -1, "--sample-every",
             -1, "--num-iterations", 1000, "--out",
@@ -142,7 +142,7 @@ class Ours(Contestant):
 
 
 class Worker:
-    """A process that does a step for each line it reads, and answers with a line of JSON."""
+    """A process that runs a step for each line it reads, and answers with a line of JSON."""
 
     def __init__(self, command, environment):
         self.command, self.environment, self.process = command, environment, None
@@ -166,7 +166,7 @@ class Worker:
 
 
 class Peer(Contestant):
-    """A mode of a worker; its first step is not counted."""
+    """One mode of a worker, whose first step is not counted."""
 
     def __init__(self, name, configuration, tokens, worker, mode="eager"):
         super().__init__(name, configuration, tokens)
@@ -175,8 +175,8 @@ class Peer(Contestant):
 
     def measure(self, steps):
         if not self.rounds:
-            loss = float(self.worker.step(self.mode)["loss"])  # llm.c's is text, and may be nan
-            if self.mode == "eager":  # the other mode goes on from this one's weights
+            loss = float(self.worker.step(self.mode)["loss"])  # llm.c prints it as text, possibly nan
+            if self.mode == "eager":  # the other mode continues from these weights
                 self.check(loss)
         answers = [self.worker.step(self.mode) for _ in range(steps)]
         self.read_peak(self.worker.process.pid)
@@ -188,11 +188,11 @@ class Peer(Contestant):
 
 
 def write_checkpoint(path, p):
-    """Random weights of GPT-2's shape in llm.c's order."""
+    """Writes random weights of GPT-2's shapes in llm.c's order."""
     layers, n = p.layers, p.width
     padded = -(-p.vocabulary // PADDED_TO) * PADDED_TO
     rng = random.Random(42)
-    normal = array.array("f", (rng.gauss(0, 0.02) for _ in range(65521)))  # repeated: a prime length
+    normal = array.array("f", (rng.gauss(0, 0.02) for _ in range(65521)))  # a prime length, as they are repeated
     zero, one = array.array("f", [0.0]), array.array("f", [1.0])
     tensors = [  # wte, wpe, ln1, qkv, attproj, ln2, fc, fcproj, lnf; weights, then biases
         (padded * n, normal), (p.length * n, normal), (layers * n, one), (layers * n, zero),
@@ -229,7 +229,7 @@ def torch_worker(arguments, model, c, rows, environment):
 
 
 def contests(arguments, folder):
-    """Contestants that take turns."""
+    """Yields groups of contestants that are measured in alternation."""
     p = Configuration("P", arguments.p)
     parts = set(arguments.only)
     if parts - {"nanochat"}:
@@ -266,7 +266,7 @@ def measure(contest, arguments):
 
 
 def speed(what, goal, ours, theirs, seconds=None):
-    """A ratio of tokens per second, of the medians, and how far it goes from round to round."""
+    """The ratio of the medians of tokens per second, and its range over the rounds."""
     def rate(tokens, one):
         return tokens / statistics.median(one)
     by_round = [rate(ours.tokens, a) / rate(theirs.tokens, b)
@@ -282,7 +282,7 @@ def ratios(results, parts):
     peer = by_name.get(("P", "llm.c"))
     if "llm.c" in parts:
         yield speed("P: tokens/s over llm.c", 4.8, ours, peer)
-        update = statistics.median(peer.updates)  # theirs comes once per rows x T tokens
+        update = statistics.median(peer.updates)  # the peer updates once per rows x T tokens
         shared = peer.seconds() - update + update * peer.tokens / ours.tokens
         yield speed("P: the same, its update once in as many tokens as ours", None, ours, peer,
                     shared)
@@ -348,7 +348,7 @@ def main():
     add("--muograph", type=absolute, default=ROOT / "build/release/muograph")
     add("--out", type=absolute, required=True, help="where the JSON goes")
     add("--only", nargs="+", choices=PARTS, default=PARTS)
-    add("--rounds", type=int, default=3, help="in which everybody takes a turn")
+    add("--rounds", type=int, default=3, help="number of rounds; each measures every contestant once")
     add("--steps", type=int, default=1, help="counted in a turn")
     add("--p", type=absolute, default=ROOT / "configs/bench_p.toml")
     add("--n", type=absolute, default=ROOT / "configs/bench_n.toml")
@@ -358,7 +358,7 @@ def main():
               "command": shlex.join(sys.argv), "cpu": cpu(), "load_before": os.getloadavg()[0],
               "versions": versions(arguments)}
     results = []
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # takes everybody along
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that child processes end, too
     with tempfile.TemporaryDirectory() as folder:
         for contest in contests(arguments, pathlib.Path(folder)):
             measure(contest, arguments)
@@ -369,7 +369,7 @@ def main():
     text = json.dumps(report, indent=1)
     for path, name in ((folder, "TMP"), (arguments.out, "FILE.json"), (arguments.llm_c, "LLM_C"), (arguments.python, "PYTHON"),
                         (arguments.nanochat, "NANOCHAT"), (f"{ROOT}/", "")):
-        text = text.replace(str(path), name)  # paths of one machine say nothing
+        text = text.replace(str(path), name)  # paths of this machine are meaningless elsewhere
     arguments.out.write_text(text + "\n")
     show(report)
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Tokens per second of nanochat's sampling engine beside ours, in alternation: d6, fp32, one row, on a CPU.
+"""Compares tokens per second of nanochat's sampling engine with ours, in alternation: d6, fp32, one row, on a CPU.
 
-Both decode from a cache that holds so many tokens of context; medians over the rounds, as JSON.
+Both decode from a cache filled with a given number of tokens; prints medians over the rounds as JSON.
   scripts/bench_sampling.py NANOCHAT build/release/sample_bench [--threads 2] [--rounds 5] [--out FILE]
-NANOCHAT is a clone of karpathy/nanochat; needs its package torch. Our decoder uses one thread.
+NANOCHAT is a clone of karpathy/nanochat, which needs PyTorch. Our decoder uses one thread.
 """
 
 import argparse
@@ -15,12 +15,12 @@ import sys
 import time
 import types
 
-TOKENS = 64  # of each measurement
+TOKENS = 64  # per measurement
 CONTEXTS = (200, 900)
 
 
 class Tokenizer:
-    """Ids that are never drawn: the model has no more than 32,768."""
+    """Special ids that are never sampled: the model has only 32,768 ids."""
 
     def encode_special(self, _name):
         return -1
@@ -31,7 +31,7 @@ class Tokenizer:
 
 def make_engine(clone):
     sys.path.insert(0, clone)
-    # What nanochat.engine imports to load checkpoints needs packages that sampling does not.
+    # nanochat.engine imports a checkpoint loader, whose packages sampling does not need.
     sys.modules["nanochat.checkpoint_manager"] = types.SimpleNamespace(load_model=None)
     os.environ["NANOCHAT_DTYPE"] = "float32"
     import torch
@@ -48,7 +48,7 @@ def make_engine(clone):
 
 
 def nanochat_rate(engine, context):
-    """The prompt's pass is not counted: the clock starts at the first token."""
+    """Tokens per second; the prompt is not counted, as the clock starts at the first token."""
     stream = engine.generate([1] * context, max_tokens=TOKENS + 1, temperature=0.8)
     next(stream)
     start = time.perf_counter()
@@ -58,7 +58,7 @@ def nanochat_rate(engine, context):
 
 
 def our_rates(program):
-    """By context."""
+    """Our tokens per second by context length."""
     output = subprocess.run(
         [program, "--benchmark_filter=^step/fp32/depth:6/rows:1/", "--benchmark_format=json"],
         check=True, capture_output=True, text=True).stdout
@@ -84,7 +84,7 @@ def main():
             ours = our_rates(args.sample_bench) if name != "nanochat" else {}
             for context in CONTEXTS:
                 rate = ours[context] if ours else nanochat_rate(engine, context)
-                if round_ > 0:  # the first warms up
+                if round_ > 0:  # the first round is a warm-up
                     rates[name, context].append(rate)
     median = {key: statistics.median(values) for key, values in rates.items()}
     result = {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What a sweep on the CPU costs beside its trials' steps; prints it and writes JSON (docs/sweeps.md,
+"""Measures the overhead of a sweep on the CPU over its trials' steps; prints it and writes JSON (docs/sweeps.md,
 "What it costs").
   scripts/bench_sweep.py --data TEXT --out FILE.json [--program build/release/muograph]
-Of each model 24 trials of 200 steps on two devices; and on one device 50 trials of 20 steps less 10 of
-them, which leaves the time between two trials."""
+For each model: 24 trials of 200 steps on two devices; and on one device the difference between 50 and 10 trials of 20
+steps, which gives the time between two trials."""
 import argparse
 import datetime
 import json
@@ -24,7 +24,7 @@ BETWEEN_STEPS, BETWEEN_TRIALS, REPEATS = 20, (10, 50), 3
 
 
 def sweep(program, data, options, trials, steps, devices):
-    """Seconds of the whole command, and of its trials' steps."""
+    """Runs a sweep; returns the seconds of the whole command and of its trials' steps."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "sweep"
         command = [program, "sweep", "--data", data, *options.split(), "--out", out, "--trials", str(trials),

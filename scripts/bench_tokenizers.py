@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Bytes of text that one core encodes per second with GPT-2's vocabulary: ours, tokenizers' and tiktoken's, in turns;
-with --train, also how long all cores take to learn a vocabulary of 32,768 of JSON Lines, beside tokenizers and rustbpe.
+"""Measures bytes of text that one core encodes per second with GPT-2's vocabulary: ours, tokenizers' and tiktoken's, in
+alternation; with --train, also the time all cores take to train a vocabulary of 32,768 on JSON Lines, compared with
+tokenizers and rustbpe.
   scripts/bench_tokenizers.py [--rounds N] [--train TEXTS.jsonl] [--out FILE.json] BUILD TOKENIZER TEXT
-BUILD is the folder of a release build, TOKENIZER GPT-2's as a tokenizer.json, or a SentencePiece model (NAME.model),
-beside which the package sentencepiece is measured alone, each line of TEXT a text.
+BUILD is the folder of a release build. TOKENIZER is GPT-2's as a tokenizer.json; or a SentencePiece model (NAME.model),
+compared only with the package sentencepiece, with each line of TEXT as a text.
 Needs: pip install tokenizers tiktoken rustbpe, or sentencepiece."""
 import argparse
 import datetime
@@ -22,7 +23,7 @@ import check_tokenizers
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
-# How long each takes: by processes of their own, as one learns on all cores only if nothing was encoded before.
+# Each runs in a new process, because one of them uses all cores only if nothing was encoded before.
 LEARN = {
     "tokenizers": """
 import sys, json, time
@@ -46,7 +47,7 @@ NANOCHAT = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\
 
 
 def learn(build, texts, rounds):
-    """Seconds, ours with reading the file and writing the tokenizer, theirs without reading."""
+    """Seconds of training; ours include reading the file and writing the tokenizer, theirs exclude reading."""
     environment = dict(os.environ)
     del environment["TOKENIZERS_PARALLELISM"]
     seconds = {name: [] for name in ("ours", *LEARN)}
@@ -64,11 +65,11 @@ def learn(build, texts, rounds):
 
 
 def bpe_calls(path, text):
-    """By package, what encodes the text."""
+    """Functions that encode the text, by package."""
     import tiktoken
     import tokenizers
     from tiktoken_ext.openai_public import r50k_pat_str
-    pieces = [text[i:i + 16384] for i in range(0, len(text), 16384)]  # the others are slower on one long text
+    pieces = [text[i:i + 16384] for i in range(0, len(text), 16384)]  # the packages are slower on one long text
     hugging = tokenizers.Tokenizer.from_file(path)
     letters = check_tokenizers.alphabet()
     vocab = {bytes(letters[c] for c in token): rank for token, rank in hugging.get_vocab().items()

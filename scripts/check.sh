@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Checks that need no test run: format, layers, tables of results, house rules, shell scripts. Seconds.
+# Checks that run no tests: format, layers, tables of results, house rules, shell scripts. Takes seconds.
 #   scripts/check.sh                  all of these
-#   scripts/check.sh --tidy [FILE...] clang-tidy without its analyzer on the files, or on what changed since MUO_BASE
+#   scripts/check.sh --tidy [FILE...] clang-tidy without its analyzer on the files, or on changes since MUO_BASE
 #                                     (default: where the branch left origin/main, else HEAD~1)
-#   scripts/check.sh --tidy --half N  with its analyzer on every second source, from the Nth on
+#   scripts/check.sh --tidy --half N  clang-tidy with its analyzer on every second source, from the Nth on
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/path.sh
 
-# Tracked and new files of these patterns, each ended by a zero byte.
+# Lists tracked and new files that match these patterns, each followed by a zero byte.
 listed() {
   git ls-files -z --cached --others --exclude-standard -- "$@" | while IFS= read -r -d '' file; do
     if [ -f "$file" ]; then printf '%s\0' "$file"; fi
@@ -26,7 +26,7 @@ check_all() {
   echo "shellcheck: ok"
   scripts/check_tree.py
   local python
-  for python in python3 /usr/bin/python3; do  # Debian's PyTorch belongs to the latter
+  for python in python3 /usr/bin/python3; do  # the latter has Debian's PyTorch
     if "$python" -c 'import torch' 2>/dev/null; then
       "$python" scripts/golden/make_golden.py --check
       return
@@ -35,8 +35,8 @@ check_all() {
   echo "golden files not recomputed: python3 has no PyTorch"
 }
 
-# Translation units to look at for the changes since the base: changed sources, and for a changed
-# header the source of the same name.
+# Lists translation units to check for the changes since the base: changed sources, and for a changed header the
+# source of the same name.
 changed_sources() {
   local base=${MUO_BASE:-}
   if [ -z "$base" ]; then
@@ -50,8 +50,8 @@ changed_sources() {
     git ls-files --others --exclude-standard -- '*.cpp' '*.h'
   } | sources_of
 }
-# Those that are there for the sources and headers on standard input, each once, without one that takes clang-tidy ten
-# minutes for the headers of cuDNN's frontend, and one that declares NVIDIA's names a second time to compare them.
+# Lists the existing units for the sources and headers on standard input, once each. Skips one for which clang-tidy
+# takes ten minutes because of cuDNN frontend headers, and one that redeclares NVIDIA's names to compare them.
 sources_of() {
   sed 's/\.h$/.cpp/' | awk '!seen[$0]++' | grep -vE '/cudnn_attention\.|stand_ins/interface\.' | while read -r file; do
     if [ -f "$file" ]; then printf '%s\n' "$file"; fi
@@ -61,7 +61,7 @@ sources_of() {
 tidy() {
   scripts/setup.sh --dev
   [ -f build/dev/compile_commands.json ] || cmake --preset dev --log-level=WARNING >/dev/null
-  local files=("$@") less=(--checks=-clang-analyzer-*)  # which is nearly half of the time
+  local files=("$@") less=(--checks=-clang-analyzer-*)  # the analyzer takes nearly half of the time
   if [ "${1:-}" = --half ]; then
     mapfile -t files < <(git ls-files '*.cpp' | sources_of | sed -n "$2~2p")
     less=()
@@ -71,11 +71,11 @@ tidy() {
     return
   fi
   echo "tidy: ${#files[@]} files"
-  # The compile database without what only g++ knows, and its precompiled headers.
+  # The compile database without options that only g++ supports, and without its precompiled headers.
   mkdir -p build/tidy
   sed 's/ -fno-extern-tls-init//; s/ -Winvalid-pch -include [^ ]*//' build/dev/compile_commands.json >build/tidy/compile_commands.json
-  # The counts of suppressed warnings in system headers are noise; what clang-tidy finds is on
-  # standard output.
+  # Findings are on standard output; counts of suppressed warnings in system headers on standard error are
+  # discarded.
   printf '%s\0' "${files[@]}" |
     xargs -0 -n 1 -P 2 timeout 300 clang-tidy -p build/tidy --quiet "${less[@]}" \
       --extra-arg=-Wno-unknown-warning-option 2> >(grep -v 'warnings\? generated\.$' >&2)

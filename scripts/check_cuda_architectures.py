@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compiles every CUDA source for each GPU architecture that muograph supports; fails on a warning, on a
-kernel that spills registers, on one whose products of warpgroups wait for each other, and, with nvdisasm
-(scripts/fetch_cuda.sh disassembler), on machine code without what PROMISES says of its kernel.
+"""Compiles every CUDA source for each supported GPU architecture; fails on a warning, on a kernel that spills
+registers, on one whose warpgroup matrix products are serialised, and, with nvdisasm (scripts/fetch_cuda.sh
+disassembler), on machine code that lacks an instruction which PROMISES lists for its kernel.
   scripts/check_cuda_architectures.py [--registers] [ARCHITECTURE ...]    default: 80 90a 100a 120
   scripts/check_cuda_architectures.py --write-table [--only SOURCE ...]
 --registers: also prints registers, shared memory and counted instructions of every kernel.
---write-table: writes what every kernel takes into tests/stand_ins/kernel_resources.inc.
---only: these sources alone; all other rows of the table stay, also of kernels that are gone."""
+--write-table: writes the resources of every kernel to tests/stand_ins/kernel_resources.inc.
+--only: compiles only these sources; all other rows of the table stay, also those of removed kernels."""
 import argparse
 import collections
 import concurrent.futures
@@ -21,20 +21,21 @@ import tempfile
 import kernel_resources
 
 ROOT = kernel_resources.ROOT
-# GPU code alone: every build compiles the host's side of these files, with the same warnings.
+# GPU code only: every build compiles the host side of these files, with the same warnings.
 HOST_COMPILER = shutil.which("g++-12") or "g++"
 FLAGS = ["-std=c++20", "-O3", "-ccbin", HOST_COMPILER, "-Werror", "all-warnings",
          "--expt-relaxed-constexpr", "-Xptxas", "-v,-warn-spills", "-Xcompiler", "-Wall,-Wextra",
          "-Isrc", "-I.", "-cubin"]
-# Sources of one architecture alone, with CUTLASS's headers, whose templates warn.
+# Sources for a single architecture, with CUTLASS's headers, whose templates cause warnings.
 HOPPER = "src/kernels/cuda/sm90/"
 CUTLASS = ROOT / "build/third_party/cutlass/include"
 HOPPER_FLAGS = ["-w", "-DNDEBUG", "-isystem", str(CUTLASS)]
 KERNEL = re.compile(r"Compiling entry function '(\S+)'.*?(\d+) bytes stack frame, (\d+) bytes spill "
                     r"stores, (\d+) bytes spill loads.*?Used (\d+) registers([^\n]*)", re.S)
 NVDISASM = ROOT / "build/third_party/nvdisasm/nvdisasm"
-# What a kernel of such a name (mangled, if it is CUTLASS's) must have among its instructions, and on
-# which architecture: "" is each.
+# Instructions that kernels with such a name (mangled, if it is CUTLASS's) must contain, and on which architecture
+# ("":
+# all).
 PROMISES = [
     (re.compile(r"kernel<(float, 4|muo::BF16, 8)\b|elementwise_kernel<[48],"), "16 bytes", ""),
     (re.compile(r"::flash_"), "HMMA", ""),
@@ -44,13 +45,13 @@ PROMISES = [
 COUNTED = {"16 bytes": re.compile(r"(LD|ST)G.*\.128"), "HMMA": re.compile("HMMA"),
            "HGMMA": re.compile("HGMMA"), "TMA": re.compile("UTMA(LDG|STG|REDG)"),
            "loads of local memory": re.compile("LDL")}
-REDUCES_ANGLES = re.compile("rotary_table_kernel|advance_step_kernel")  # of sin and cos, in local memory
+REDUCES_ANGLES = re.compile("rotary_table_kernel|advance_step_kernel")  # argument reduction of sin and cos uses local memory
 SECTION = re.compile(r"\t\.section\t\.text\.(\w+)")
 INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
 
 
 def count_instructions(cubin):
-    """{mangled kernel: {name in COUNTED: instructions}}; none without nvdisasm."""
+    """Returns {mangled kernel: {name in COUNTED: number of instructions}}; empty without nvdisasm."""
     counts = collections.defaultdict(collections.Counter)
     if not NVDISASM.is_file():
         return counts
@@ -73,8 +74,7 @@ def broken_promises(name, mangled, counts, architecture):
 
 
 def compile_one(nvcc, source, architecture):
-    """The source, its output if it failed, and (kernel, what is wrong with it, a report, resources)
-    of each kernel."""
+    """Returns the source, its output if it failed, and for each kernel (name, problems, report, resources)."""
     with tempfile.TemporaryDirectory() as folder:
         cubin = pathlib.Path(folder) / "cubin"
         more = HOPPER_FLAGS if source.startswith(HOPPER) else ["--fmad=false"]
@@ -111,7 +111,7 @@ def main():
     parser.add_argument("architecture", nargs="*", default=kernel_resources.ARCHITECTURES)
     arguments = parser.parse_args()
     if arguments.write_table and tuple(arguments.architecture) != kernel_resources.ARCHITECTURES:
-        parser.error("the table is of all architectures: name none")
+        parser.error("the table covers all architectures: name none")
     nvcc = kernel_resources.find_nvcc()
     if nvcc is None:
         print("check_cuda_architectures.py: no nvcc on PATH; install the CUDA toolkit 13.0",

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Loads what `muograph checkpoint export --hf` and `--hf-code` write with Hugging Face's transformers, 4.57 or 5, and
-compares logits and texts with ours.
+"""Loads models written by `muograph checkpoint export --hf` and `--hf-code` with Hugging Face's transformers, 4.57 or
+5, and compares logits and texts with ours.
 
     scripts/check_hf_export.py MUOGRAPH [--checkpoint DIR] [--out FILE.json]
 
-MUOGRAPH is the program. Without --checkpoint it trains small models first, a second each: plain ones for the port of
-nanochat in transformers 5, others for the code that goes beside the weights. Every logit after each of a few prompts
-has to be within 1e-4, in fp32. Other values of fields of config.json have to be a hundred times as far off: a check
-that they passed would see nothing. Tokenizers give our ids without a question about the code, generate() and
-pipeline() go on as `sample` does, the lines that the export ends with run, Trainer takes the same step whatever it
-accumulates, and arguments of forward() mean what they mean to the port. Needs PyTorch, transformers and accelerate, and
-writes what was measured to FILE.
+MUOGRAPH is the program. Without --checkpoint it first trains small models, a second each: plain ones for the nanochat
+port in transformers 5, others for the code exported beside the weights. Every logit after each of a few prompts must
+be within 1e-4, in fp32. Wrong values of fields in config.json must change logits by a hundred times that, which proves
+that the check is sensitive. Tokenizers must give our ids without asking to trust code, generate() and pipeline() must
+continue texts like `sample`, the code lines that the export prints must run, Trainer must take the same step with any
+gradient accumulation, and arguments of forward() must behave as in the port. Needs PyTorch, transformers and
+accelerate, and writes the measurements to FILE.
 """
 import argparse
 import datetime
@@ -24,11 +24,11 @@ import sys
 import tempfile
 import unittest.mock
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is there
+os.environ["HF_HUB_OFFLINE"] = "1"  # before importing transformers
 import torch
 import transformers
 
-BOUND = 1e-4  # logits of a few units: some hundred units of roundoff in fp32
+BOUND = 1e-4  # logits are a few units: some hundred roundoff errors in fp32
 FAR = 100 * BOUND
 TEXT = "".join(f"{i} times {i} is {i * i}, and {i} and {i} are {2 * i}.\n" for i in range(3000))
 PROMPTS = ("", "7", "12 times 12 is ", "the quick brown fox", "\u00e9\u4e16 \x01\t", TEXT[:60])
@@ -45,7 +45,7 @@ MODELS = {
     "with a tokenizer of its own": ("--hf-code", "--n-head 2 --max-seq-len 256 --tokenizer {folder}/tokenizer.json"),
 }
 HAS_PORT = importlib.util.find_spec("transformers.models.nanochat") is not None
-# Other values of fields of config.json: the port's defaults, or those of its relatives.
+# Wrong values of fields of config.json: defaults of the port, or of related models.
 WRONG = {
     "--hf": {
         "rope_theta 10000": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
@@ -77,14 +77,14 @@ def run(program, *words):
 
 
 def our_logits(program, checkpoint, prompt):
-    """The context's tokens, and the logits by token."""
+    """The tokens of the context, and the logits by token."""
     said = json.loads(run(program, "sample", checkpoint, "--backend", "host", "--dtype", "fp32", "--logits", 1 << 16,
                           *(["--prompt", prompt] if prompt else [])))
     return said["context"], torch.tensor([logit for _, logit in sorted(said["logits"])], dtype=torch.float64)
 
 
 def trusting(option):
-    """What has to be said of an export so that its code may run."""
+    """Arguments that allow the code of an export to run."""
     return {"trust_remote_code": True} if option == "--hf-code" else {}
 
 
@@ -101,7 +101,7 @@ def load(folder, option, **changes):
 
 @torch.no_grad()
 def distance(model, wanted):
-    """The largest difference of a logit, over all prompts."""
+    """The largest difference of a logit over all prompts."""
     worst = 0.0
     for tokens, logits in wanted:
         theirs = model(torch.tensor([tokens])).logits[0, -1].double()
@@ -112,7 +112,7 @@ def distance(model, wanted):
 
 @torch.no_grad()
 def padded_distance(model, wanted):
-    """The largest difference of a logit where rows of a batch are padded, on the left and on the right."""
+    """The largest difference of a logit in batches whose rows are padded, on the left and on the right."""
     longest = max(len(tokens) for tokens, _ in wanted)
     worst = 0.0
     for side in ("left", "right"):
@@ -130,7 +130,7 @@ def padded_distance(model, wanted):
 
 
 def packed(texts):
-    """Texts in one row, and their positions."""
+    """Texts packed into one row, and their positions."""
     return (torch.tensor([sum(texts, [])]), torch.tensor([[at for text in texts for at in range(len(text))]]))
 
 
@@ -141,7 +141,7 @@ def tensors_of(output):
 
 @torch.no_grad()
 def wrong_arguments(model, wanted):
-    """What forward() takes otherwise than models of transformers do."""
+    """Yields arguments of forward() that behave differently from other models of transformers."""
     texts = [tokens for tokens, _ in wanted]
     row, positions = packed(texts)
     together, begin = model(row, position_ids=positions).logits[0], 0
@@ -165,7 +165,7 @@ def wrong_arguments(model, wanted):
 
 @torch.no_grad()
 def differences_from_port(model, port, wanted):
-    """Arguments with which a model gives something else than the port, which has its weights."""
+    """Yields arguments with which a model's results differ from those of the port with the same weights."""
     row, positions = (each[:, :model.config.seq_len] for each in packed([tokens for tokens, _ in wanted]))
     labels = torch.where(row % 3 == 0, -100, row)
     for words in ({}, {"return_dict": False}, {"logits_to_keep": 1}, {"logits_to_keep": torch.tensor([0, 5])},
@@ -181,8 +181,8 @@ def differences_from_port(model, port, wanted):
 
 
 def wrong_texts(program, option, checkpoint, folder, model, wanted):
-    """Where tokenizer, generate() and pipeline() go another way than `sample`."""
-    # transformers 5 reads config.json first, and would ask about the code that it names.
+    """Yields differences of tokenizer, generate() and pipeline() from `sample`."""
+    # transformers 5 reads config.json first, and would ask whether to trust its code.
     said = {"trust_remote_code": False} if HAS_PORT else {}
     with unittest.mock.patch("builtins.input", return_value="n") as question:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **said)
@@ -212,7 +212,7 @@ def wrong_texts(program, option, checkpoint, folder, model, wanted):
 
 
 def wrong_lines(said):
-    """Whether the last three lines that the export says run."""
+    """Yields an error unless the last three lines of the export's output run."""
     done = subprocess.run([sys.executable, "-c", "\n".join(said.splitlines()[-3:])], text=True, capture_output=True,
                           stdin=subprocess.DEVNULL)
     if done.returncode != 0 or not done.stdout.startswith("Once upon a time"):
@@ -220,11 +220,11 @@ def wrong_lines(said):
 
 
 def trainer_step(folder, accumulated, out):
-    """Loss and gradient norm of a step of eight rows, as Trainer says, and the loss that they have."""
+    """Loss and gradient norm that Trainer reports for a step of eight rows, and their expected loss."""
     model, _ = load(folder, "--hf-code")
     text = torch.tensor(list(TEXT.encode()[:512])).view(8, 64)
     at = torch.arange(64)
-    labels = torch.stack([torch.where(at < 1 + 7 * i, -100, row) for i, row in enumerate(text)])  # rows count unlike
+    labels = torch.stack([torch.where(at < 1 + 7 * i, -100, row) for i, row in enumerate(text)])  # rows have different numbers of labels
     with torch.no_grad():
         loss = torch.nn.functional.cross_entropy(model(text).logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
     arguments = transformers.TrainingArguments(
@@ -268,9 +268,9 @@ def check(program, name, option, checkpoint, folder):
         wrong += differences_from_port(load(with_code, "--hf-code")[0], model, wanted)
     for what, changes in WRONG[option].items():
         if all(getattr(model.config, key) == value for key, value in changes.items()):
-            continue  # is what it is
+            continue  # has that value already
         if any(getattr(model.config, key) is False for key in changes):
-            continue  # has no weights to try
+            continue  # has no such weights
         result["if_changed"][what] = distance(load(folder, option, **changes)[0], wanted)
     result["wrong"] = wrong
     return result

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Share of the documents' tokens that best-fit packing trains on: nanochat's loader beside ours, on the same documents.
+"""Compares the share of tokens that best-fit packing trains on, in nanochat's loader and ours, on the same documents.
 
-Documents of lengths as web text has them (lognormal), rows of several lengths. Ours shuffles documents, nanochat's
-loader takes them in their order, so the shares agree to the spread of samples, not exactly; that the choices are the
-same document by document is tested in tests/unit/data/row_packer_test.cpp.
+The documents' lengths are distributed as in web text (lognormal), with several row lengths. Ours shuffles documents,
+nanochat's loader takes them in order, so the shares agree within sampling error, not exactly;
+tests/unit/data/row_packer_test.cpp tests that the choices are the same document by document.
   scripts/check_packing.py NANOCHAT build/release/muograph [--documents 100000] [--out FILE]
 NANOCHAT is a clone of karpathy/nanochat; needs the packages torch, pyarrow and numpy.
 """
@@ -29,11 +29,11 @@ class Tokenizer:
 
     def encode(self, documents, prepend, num_threads):
         assert prepend == BOS and num_threads > 0
-        return documents  # tokens already, behind BOS
+        return documents  # already tokens, after BOS
 
 
 def nanochat_share(dataloader, documents, row):
-    """Of the rows that take all documents but those that wait at the end."""
+    """The share for the rows that use all documents except those waiting at the end."""
     taken = [0]
 
     def batches(_split, _resume, size):
@@ -51,7 +51,7 @@ def nanochat_share(dataloader, documents, row):
             packed += 16 * (row + 1)
             waiting = sum(len(document) for document in loader.gi_frame.f_locals["doc_buffer"])
             share = packed / (taken[0] - waiting)
-    except RuntimeError:  # the documents are at their end
+    except RuntimeError:  # no documents are left
         return share
 
 
@@ -77,7 +77,7 @@ def main():
     parser.add_argument("--out")
     args = parser.parse_args()
     sys.path.insert(0, args.nanochat)
-    # What lists its Parquet files needs packages that packing does not.
+    # Listing Parquet files needs packages that packing does not.
     sys.modules["nanochat.dataset"] = types.SimpleNamespace(list_parquet_files=None)
     from nanochat import dataloader
 

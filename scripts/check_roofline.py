@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Whether the way in which `plan --roofline` predicts holds where it can be measured: of two `muograph bench step
---json` of a host, rates by operation are taken from the first, and what the second took is predicted from its counts
-of FLOPs and bytes.
+"""Validates the method of `plan --roofline` where it can be measured: of two `muograph bench step --json` results of a
+host, the first gives rates by operation, from which the times of the second are predicted by its FLOPs and bytes.
   scripts/check_roofline.py FITTED.json PREDICTED.json >RESULT.json
 Exit code 1: an operation that takes over 2 % of the step is off by more than 15 %."""
 import json
@@ -12,7 +11,7 @@ LEAST_SHARE, MOST_ERROR = 0.02, 0.15
 
 
 def kind(row):
-    """Products by which operand is transposed, and the head's apart."""
+    """Groups matrix products by the transposed operand, with the head's as a separate group."""
     return (row["operation"], row["phase"], row["dtype"], row["shape"].split(" ")[0] if row["operation"] == "gemm" else "")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares how text is cut with the Python packages: forms of tokenizer.json with tokenizers, patterns of ranks with
-tiktoken, and what `tokenizer convert` writes of these with tokenizers. Vocabularies are made here. A form that the
-program refuses counts as refused; it has to be refused before any text.
+"""Compares text splitting with the Python packages: forms of tokenizer.json with tokenizers, patterns of ranks with
+tiktoken, and the output of `tokenizer convert` for these with tokenizers. Vocabularies are generated here. A form that
+the program refuses counts as refused; it must be refused before any text is read.
   scripts/check_split_patterns.py [--random N] [--patterns N] [--only WORD] [--out FILE.json] PROGRAM
 Needs: pip install tokenizers tiktoken."""
 import argparse
@@ -25,7 +25,7 @@ KIMI = (r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
         r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
         r"\s*[\r\n]+|\s+(?!\S)|\s+")
-# Those of split_pattern.cpp.
+# The patterns of split_pattern.cpp.
 KNOWN = [
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
@@ -41,7 +41,7 @@ KNOWN = [
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ]
-# What the dialects read otherwise, or PCRE2 did; first what both sides below are asked.
+# Cases in which the dialects differ, or PCRE2 did; first those for both comparisons below.
 BOTH = KNOWN + [
     KIMI, r"\p{N}{1,3}+|\P{N}+", r"\p{N}{2}+.?|.", r"\p{N}{2,}+.?|.", r"\w+|\W+", r"\d+|\D", r"\h+|.", r"\s+$|\s|\S+", r"(?m:\w$)|.",
     r".+", r"[[:alpha:]]+|.", r"[[:punct:]]+|.", r"[[:^space:]]+", r"[\w&&[^\d_]]+|[^\w]", r"[^a-c&&b-z]+",
@@ -84,7 +84,7 @@ def random_text(rng):
 
 
 def random_class(rng, depth=0):
-    """Of tiktoken's."""
+    """A random character class in tiktoken's syntax."""
     items = ["a-f", "k", "s", "x-z", "0-9", r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", r"\p{L}", r"\P{Lu}", r"\p{Han}",
              r"\p{M}", "[:punct:]", "[:^lower:]", "é", r"\-", r"\n", "_", r"\h"]
     if depth < 2:
@@ -97,7 +97,7 @@ def random_class(rng, depth=0):
 
 
 def random_pattern(rng, depth=0):
-    """Of tiktoken's."""
+    """A random pattern in tiktoken's syntax."""
     def atom():
         kind = rng.random()
         if kind < 0.35:
@@ -116,12 +116,12 @@ def random_pattern(rng, depth=0):
         return atom() + rng.choice(["", "", "", "?", "*", "+", "??", "*?", "+?", "?+", "*+", "++", "{2}", "{1,2}", "{,2}", "{2,}",
                                     "{1,2}?", "{1,2}+", "{2}?"])
     out = "|".join("".join(piece() for _ in range(rng.randint(1, 3))) for _ in range(rng.randint(1, 3)))
-    # Few that match nothing, which are refused.
+    # Keeps patterns that match the empty string rare, because they are refused.
     return out if depth else f"(?:{out}){random_class(rng)}|{random_class(rng)}+"
 
 
 def forms_of_tokenizer_json(vocabulary):
-    """Names, and tokenizers of the package."""
+    """Yields names and tokenizers of the package."""
     from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
     vocab, merges = vocabulary
 
@@ -177,7 +177,7 @@ def forms_of_tokenizer_json(vocabulary):
 
 
 class Vocabulary:
-    """Bytes, and tokens of two and three that show where a text is cut."""
+    """Bytes, and tokens of two and three bytes that show where a text is cut."""
 
     def __init__(self, rng, texts):
         pairs = {text.encode()[i:i + n] for text in texts for n in (2, 3) for i in range(len(text.encode()) - n + 1)}
@@ -212,7 +212,7 @@ class Check:
         return subprocess.run([self.program, "tokenizer", *words], capture_output=True, check=False)
 
     def note(self, kind, name, result, texts=0, detail=""):
-        """result: same, refused, gave up or WRONG"""
+        """Counts a result: same, refused, gave up or WRONG."""
         entry = self.counts.setdefault(kind, {"same": 0, "refused": 0, "gave up": 0, "WRONG": 0, "texts": 0})
         entry[result] += 1
         entry["texts"] += texts
@@ -222,7 +222,7 @@ class Check:
 
     def compare(self, kind, name, tokenizer, encode):
         run = self.run("encode", self.file, "--tokenizer", tokenizer)
-        if b"gives up on a text" in run.stderr:  # as tokenizers does, by a panic
+        if b"gives up on a text" in run.stderr:  # tokenizers does so by a panic
             return self.note(kind, name, "gave up", detail=run.stderr.decode()[-200:].strip())
         if run.returncode == 2 and not run.stdout:
             return self.note(kind, name, "refused", detail=run.stderr.decode().strip())
@@ -242,7 +242,7 @@ class Check:
 
     def by_tokenizers(self, kind, name, theirs):
         path = self.folder / "tokenizer.json"
-        if isinstance(theirs, str):  # the package refuses this pattern, which is as it is called
+        if isinstance(theirs, str):  # the package refuses this pattern; `theirs` is its name
             plain = path.read_text()
             path.write_text(plain.replace(json.dumps(KNOWN[0])[1:-1], json.dumps(name)[1:-1]))
             assert path.read_text() != plain
@@ -269,7 +269,7 @@ class Check:
 
 
 def all_characters(rng):
-    """All that Python's version of Unicode knows, 64 in a text."""
+    """All characters of Python's version of Unicode, 64 per text."""
     known = [chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) not in ("Cn", "Cs")]
     rng.shuffle(known)
     return ["".join(known[i:i + 64]) for i in range(0, len(known), 64)]
@@ -280,7 +280,7 @@ def main():
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("--random", type=int, default=100_000, help="random texts for each form and pattern")
     parser.add_argument("--patterns", type=int, default=2000, help="random patterns, 1,000 texts each")
-    parser.add_argument("--only", default="", help="of json, tiktoken, random and characters one kind")
+    parser.add_argument("--only", default="", help="only one kind: json, tiktoken, random or characters")
     parser.add_argument("--out", type=pathlib.Path)
     arguments = parser.parse_args()
     rng = random.Random(1)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Reads a run directory as TensorBoard does, with its package, and compares that with the run's files.
+"""Reads a run directory with TensorBoard's package and compares the result with the run's files.
 
   scripts/check_tensorboard.py RUN [--serve]
 
-Each number of metrics.jsonl is there once, rounded to fp32, and no other; config.toml and samples are there as text,
-and the options as hyper-parameters. --serve: the same curves over HTTP from `tensorboard --logdir RUN`, which it starts
-with each of its two readers. Needs the Python package tensorboard.
+Exactly the numbers of metrics.jsonl must be there once, rounded to fp32; config.toml and samples as text, and the
+options as hyper-parameters. --serve: also compares the curves served over HTTP by `tensorboard --logdir RUN`, which
+it starts with each of its two readers. Needs the Python package tensorboard.
 """
 import argparse
 import json
@@ -22,7 +22,7 @@ import urllib.request
 TRAIN = ("loss", "lr_multiplier", "muon_momentum", "muon_weight_decay", "grad_norm", "step_ms", "tokens_per_s", "mfu")
 EVAL = ("val_loss", "val_bpb")
 UPDATE = re.compile(r"(\w+?)_(u_rms|rms|ratio)")
-MOST_SECONDS = 60  # for a server to have read a run
+MOST_SECONDS = 60  # until a server has read a run
 
 
 def fail(text):
@@ -37,7 +37,7 @@ def as_float32(number):
 
 
 def logged(run):
-    """Tag to [step, value] of metrics.jsonl; steps whose value was not finite as well, with NaN."""
+    """Maps tags to [step, value] of metrics.jsonl, including steps with non-finite values, as NaN."""
     curves = {}
     for line in (run / "metrics.jsonl").read_text().splitlines():
         record = json.loads(line)
@@ -54,18 +54,18 @@ def logged(run):
 
 
 def compare(want, have, reader):
-    """`have` may hold what is not finite as it is; the log has no more than that it is not."""
+    """Compares two maps. Non-finite values only need to be non-finite, as the log does not store which."""
     for tag, points in want.items():
         got = [(step, value if math.isfinite(value) else math.nan) for step, value in have.get(tag, [])]
         if repr(got) != repr(points):
             differing = next(((w, g) for w, g in zip(points, got) if repr(w) != repr(g)), (len(points), len(got)))
             fail(f"{tag}: {reader} differs from metrics.jsonl: {differing[1]}, not {differing[0]}")
     for tag in set(have) - set(want) - {"train/bpb"}:
-        fail(f"{tag}: {reader} shows it, metrics.jsonl does not have it")
+        fail(f"{tag}: {reader} shows it, but metrics.jsonl does not have it")
 
 
 def read(run):
-    """Scalars, texts and hyper-parameters by TensorBoard's Python reader."""
+    """Reads scalars, texts and hyper-parameters by TensorBoard's Python reader."""
     from tensorboard.backend.event_processing import plugin_event_accumulator, plugin_event_multiplexer
     from tensorboard.plugins.hparams import metadata as hparams_metadata
     from tensorboard.util import tensor_util
@@ -85,12 +85,12 @@ def read(run):
             info = hparams_metadata.parse_session_start_info_plugin_data(plugin.content)
             hparams = {name: getattr(value, value.WhichOneof("kind")) for name, value in info.hparams.items()}
         else:
-            fail(f"{tag}: of the plug-in '{plugin.plugin_name}', which no run writes for")
+            fail(f"{tag}: belongs to the plug-in '{plugin.plugin_name}', for which runs write nothing")
     return scalars, texts, hparams
 
 
 def check_texts(run, texts, hparams):
-    """The last text 'config' is config.toml. Hyper-parameters are those of one of a resumed run's attempts: the first."""
+    """Checks that the last text 'config' is config.toml, and that hyper-parameters are those of a run's first start."""
     literal = "\n".join("    " + line for line in (run / "config.toml").read_text().split("\n"))
     configs = [text for _, text in texts.get("config", [])]
     if literal not in configs[-1:]:
@@ -103,11 +103,11 @@ def check_texts(run, texts, hparams):
         else:
             shown = [f'"{value}"'] if isinstance(value, str) else [repr(value), f"{value:.15g}"]
         if not any(f"    {name} = {text}\n" in config for text in shown for config in configs):
-            fail(f"{run}: hyper-parameter {name} is {value}, which config.toml does not say")
+            fail(f"{run}: hyper-parameter {name} is {value}, which is not in config.toml")
 
 
 def served(run, fast):
-    """Scalars as a started TensorBoard gives them to its page."""
+    """Starts TensorBoard and returns the scalars that it serves to its page."""
     program = pathlib.Path(sys.executable).parent / "tensorboard"
     command = [program, "--logdir", run, "--port", "0", "--host", "localhost", f"--load_fast={fast}",
                "--samples_per_plugin", f"scalars={1 << 20}"]
@@ -124,7 +124,7 @@ def served(run, fast):
                     return json.load(answer)
 
             tags, end = None, time.monotonic() + MOST_SECONDS
-            while time.monotonic() < end:  # until what it has read stays the same
+            while time.monotonic() < end:  # until its data no longer changes
                 before, tags = tags, get("scalars/tags")
                 if tags and tags == before:
                     break
@@ -138,10 +138,10 @@ def served(run, fast):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=pathlib.Path, metavar="RUN")
-    parser.add_argument("--serve", action="store_true", help="ask a TensorBoard that is started, as well")
+    parser.add_argument("--serve", action="store_true", help="also query a running TensorBoard, which it starts")
     options = parser.parse_args()
     if not (options.run / "metrics.jsonl").is_file():
-        fail(f"{options.run}: no metrics.jsonl there: give the directory of a run")
+        fail(f"{options.run}: no metrics.jsonl: give the directory of a run")
     try:
         scalars, texts, hparams = read(options.run)
     except ImportError as error:

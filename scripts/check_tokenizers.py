@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares our ids with those of the Python packages tokenizers, tiktoken and sentencepiece.
   scripts/check_tokenizers.py [--random N] [--text FILE] [--out FILE.json] PROGRAM TOKENIZER...
-TOKENIZER is a tokenizer.json (compared with tokenizers), ranks of tiktoken (gpt2 and cl100k_base by their numbers), or a
-SentencePiece model (NAME.model), of which the texts of ids are compared as well.
-Needs: pip install tokenizers tiktoken sentencepiece, of these what the TOKENIZERs are compared with."""
+TOKENIZER is a tokenizer.json (compared with tokenizers), ranks of tiktoken (gpt2 and cl100k_base, by their number), or
+a SentencePiece model (NAME.model), for which decoded texts are compared as well.
+Needs: pip install tokenizers tiktoken sentencepiece, or those of them that the TOKENIZERs are compared with."""
 import argparse
 import base64
 import datetime
@@ -31,7 +31,7 @@ ALPHABETS = [
     (0x3000, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x1F300, 0x1F64F), (0x300, 0x36F),
 ]
 WORDS = ["", " ", " ", "\n", "'s", "  ", "12"]
-# What normalizers change, and added tokens.
+# Characters that normalizers change, and added tokens.
 MORE_ALPHABETS = [
     (0x1161, 0x11C2), (0x5B0, 0x5C2), (0x930, 0x94D), (0x1AB0, 0x1ACE), (0x1E00, 0x1FFE), (0x2126, 0x212B),
     (0xF900, 0xFAD9), (0x11930, 0x11943), (0x1D157, 0x1D172),
@@ -41,7 +41,7 @@ MORE_WORDS = ["   ", "\t\t\t", "<think>", "</tool_call>", "<|fim_prefix|>", "|||
 
 
 def alphabet():
-    """GPT-2's letters, in the order of the bytes that they stand for."""
+    """GPT-2's alphabet, in the order of the bytes."""
     out, extra = {}, 0x100
     for byte in range(256):
         prints = 0x21 <= byte <= 0x7E or 0xA1 <= byte <= 0xAC or byte >= 0xAE
@@ -60,7 +60,7 @@ def random_text(rng, alphabets=ALPHABETS, words=WORDS):
 
 
 def references(path):
-    """Names and functions from a list of texts to lists of ids."""
+    """Yields names and functions from a list of texts to lists of ids."""
     if path.suffix == ".model":
         import sentencepiece
         yield "sentencepiece", sentencepiece.SentencePieceProcessor(model_file=str(path)).encode, []
@@ -93,7 +93,7 @@ def ours(program, path, texts, folder):
 
 
 def texts_differ(program, path, ids, folder):
-    """Whether ours and the package's text of these ids, those of one text and of the next, differ."""
+    """True if our decoding of these ids, of one text and the next, differs from the package's."""
     import sentencepiece
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
     file = folder / "ids"
@@ -103,7 +103,7 @@ def texts_differ(program, path, ids, folder):
 
 
 def versions_of(names):
-    """Of packages of Python that were compared with, and for sentencepiece that of Debian's library, which ours is."""
+    """Versions of the Python packages compared with; for sentencepiece also of Debian's library, which we use."""
     out = {name: importlib.metadata.version(name) for name in names}
     if "sentencepiece" in out:
         out["libsentencepiece0"] = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "libsentencepiece0"],
@@ -116,7 +116,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("tokenizers", nargs="+", type=pathlib.Path)
     parser.add_argument("--random", type=int, default=20000, help="random texts")
-    parser.add_argument("--text", type=pathlib.Path, action="append", default=[], help="more text; its lines are compared")
+    parser.add_argument("--text", type=pathlib.Path, action="append", default=[], help="additional text; its lines are compared")
     parser.add_argument("--out", type=pathlib.Path)
     arguments = parser.parse_args()
     rng = random.Random(1)
@@ -129,7 +129,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for path in arguments.tokenizers:
             for name, encode, specials in references(path):
-                # tokenizers takes special tokens out of every text.
+                # tokenizers matches special tokens in every text.
                 asked = [text for text in texts if not any(special in text for special in specials)]
                 mine = ours(arguments.program, path, asked, pathlib.Path(folder))
                 theirs = encode(asked)

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Fails if the tree breaks a house rule that no compiler sees: lengths, READMEs, stray tests,
-missing golden files, unfinished words, options in the documents that no command offers, citations
-of headings that no document has."""
+"""Fails if the tree breaks a house rule that compilers do not check: lengths, READMEs, stray tests, missing golden
+files, words of unfinished work, options in documents that no command has, citations of missing headings."""
 import pathlib
 import re
 import subprocess
@@ -11,7 +10,7 @@ import full_phases
 import mutants
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROOMS = ("src/base", "src/runtime", "src/kernels", "src/app", "model", "optim", "graphs", "data",
+ROOMS = ("src/base", "src/runtime", "src/kernels", "src/trainer", "src/kit", "src/cli", "model", "optim", "graphs", "data",
          "tests", "scripts", "configs")
 CODE = {".h", ".cuh", ".cpp", ".cu", ".py", ".sh", ".cmake", ".html", ".css", ".js"}
 MAX_LINES, MAX_README_LINES, MAX_COLUMNS, MAX_GOLDEN_BYTES = 500, 20, 120, 3_700_000
@@ -19,18 +18,18 @@ GOLDEN = {"make_golden": ("gpt_plain", "gpt_gqa", "gpt_window", "gpt_softcap"),
           "make_nanochat_golden": ("nanochat_odd", "nanochat_window", "nanochat_single",
                                    "nanochat_training")}
 TESTS = re.compile(r"tests/(unit/\w+|contract|emulator|fuzz|golden|stand_ins|system)/\w+_test\.cpp|tests/bench/\w+_bench\.cpp")
-SOURCES = re.compile(  # of tests, that CMake and scripts/fuzz.sh name
+SOURCES = re.compile(  # sources of tests that CMake and scripts/fuzz.sh name
     r"tests/(support|emulator|stand_ins|one_definition)/|tests/fuzz/(targets|fuzzer)\.cpp|"
     r"tests/system/(nvtx_recorder|profiling_timer)\.cpp|tests/power_loss/recorder\.cpp|"
     r"tests/unit/(base/contracted_box_muller|cuda/fake_driver|kernels/simd_results)\.cpp")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
-# A document and headings of it, by its path from the root, or as a link of another document.
+# A citation of a document and its headings, by its path from the root, or as a link in another document.
 CITATION = re.compile(r'(?:(docs/[\w/.-]+\.md)|\]\(([\w/.-]+\.md)\)), '
                       r'("[^"]{1,80}"(?:(?:,| and|, and) "[^"]{1,80}")*)')
-NUMBERED = re.compile(r"\bspec/[a-z]+,? \d")  # of a text outside the repository
+NUMBERED = re.compile(r"\bspec/[a-z]+,? \d")  # in a text outside the repository
 DECISION = re.compile(r"\b[Dd]ecision ([0-9]+|[a-z0-9]+(?:-[a-z0-9]+)+)")
-# Options of our scripts and of tools that the documents show.
+# Options of our scripts, and of tools that appear in documents.
 OTHER_OPTIONS = {"--gate", "--last", "--minutes", "--slow", "--tidy", "--user", "--dev", "--check", "--preset",
                  "--build", "--target", "--help",
                  "--project", "--follow", "--shards", "--dir", "--from", "--serve", "--logdir", "--load",
@@ -43,7 +42,7 @@ OTHER_OPTIONS = {"--gate", "--last", "--minutes", "--slow", "--tidy", "--user", 
 
 
 def tracked():
-    """Every file that is, or would be, in the repository."""
+    """Every file that is in the repository, or would be added to it."""
     names = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "-co", "--exclude-standard"],
                            check=True, capture_output=True, text=True).stdout.split("\0")
     return sorted(ROOT / name for name in set(names) if name and (ROOT / name).is_file())
@@ -57,7 +56,7 @@ def lengths(files):
 
 
 def widths(files):
-    """Prose and code of documents; rows of tables are as long as they are."""
+    """Checks the width of prose and code in documents; table rows may be longer."""
     for path in files:
         if path.suffix == ".md":
             for number, line in enumerate(path.read_text().split("\n"), 1):
@@ -75,7 +74,7 @@ def readmes():
 
 
 def tests(files):
-    """CMake builds what TESTS matches, SOURCES and all of the emulator and of support; nothing else runs."""
+    """Finds tests that do not run: CMake only builds TESTS, SOURCES, the emulator and support."""
     for path in files:
         name = path.relative_to(ROOT).as_posix()
         if TESTS.fullmatch(name):
@@ -107,7 +106,7 @@ def words(files):
 
 
 def citations(files):
-    """Headings that are cited as a page's, and decisions that are cited by name, exist."""
+    """Checks that cited headings of documents, and decisions cited by name, exist."""
     decisions = set(re.findall(r"^- `([a-z0-9-]+)`: ", (ROOT / "docs/decisions.md").read_text(), re.M))
     headings = {path: set(re.findall(r"^#+ (.+)$", path.read_text(), re.M))
                 for path in files if path.suffix == ".md"}
@@ -116,7 +115,7 @@ def citations(files):
             text = path.read_text()
         except UnicodeDecodeError:
             continue  # binary
-        text = re.sub(r"\n\s*(?://|#|\*)?\s*", " ", text)  # of a comment over two lines, too
+        text = re.sub(r"\n\s*(?://|#|\*)?\s*", " ", text)  # joins comments of several lines
         for from_root, link, names in CITATION.findall(text):
             cited = ROOT / from_root if from_root else (path.parent / link).resolve()
             for name in re.findall('"(.+?)"', names):
@@ -130,7 +129,7 @@ def citations(files):
 
 
 def end_of(text, begin, stops):
-    """Where one of `stops` comes from `begin` on, outside of brackets that open behind it."""
+    """The position of the first of `stops` from `begin` on, outside of brackets that open after it."""
     depth = 0
     for at in range(begin, len(text)):
         if depth == 0 and text[at] in stops:
@@ -140,8 +139,8 @@ def end_of(text, begin, stops):
 
 
 def branch_at(text, begin):
-    """Whether this branch of an `if constexpr` has no braces and is more than a plain statement, and its last letter's
-    place."""
+    """Returns whether this branch of an `if constexpr` has no braces and is not a plain statement, and the position of
+    its last character."""
     begin += len(text[begin:]) - len(text[begin:].lstrip())
     if text[begin] == "{":
         return False, end_of(text, begin + 1, "}")
@@ -151,8 +150,9 @@ def branch_at(text, begin):
 
 
 def discarded_blocks(files):
-    """Within a template's lambda nvcc 13.0 and 13.5 leave out the statement behind a discarded branch of `if constexpr`
-    that has no braces of its own and holds a loop or a switch, as they did with a commit of asynchronous copies."""
+    """Finds code that nvcc 13.0 and 13.5 miscompile: within a template's lambda they drop the statement after a
+    discarded branch of `if constexpr` without braces that contains a loop or a switch, such as a commit of asynchronous
+    copies."""
     for path in files:
         if path.suffix not in (".cu", ".cuh", ".h", ".cpp"):
             continue
@@ -181,13 +181,13 @@ def run_bits(files):
 
 
 def foreign_options():
-    """Those that docs/coming_from.md translates, in the first column of its tables, and torchrun's."""
+    """Options that docs/coming_from.md translates, in the first column of its tables, and torchrun's."""
     rows = [line for line in (ROOT / "docs/coming_from.md").read_text().splitlines() if line.startswith("| `-")]
     return {option for row in rows for option in OPTION.findall(row.split(" | ")[0])} | {"--nproc"}
 
 
 def commands(program):
-    """Every command, as the program completes them for a shell."""
+    """Every command, from the program's shell completion."""
     def completed(*words):
         return subprocess.run([program, "complete", *words, ""], capture_output=True, text=True).stdout.split()
     for command in completed():

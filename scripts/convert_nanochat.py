@@ -3,13 +3,13 @@
 
     python scripts/convert_nanochat.py FROM TO
 
-`muograph checkpoint import` reads the safetensors file, `muograph checkpoint export` writes one.
-meta_000123.json, which is the same in both worlds, is copied from beside FROM to beside TO. Needs
-PyTorch and safetensors; the .pt file is loaded without running code from it.
+`muograph checkpoint import` reads the safetensors file, `muograph checkpoint export` writes one. meta_000123.json,
+which is the same for both formats, is copied from FROM's folder to TO's. Needs PyTorch and safetensors; the .pt file is
+loaded without running code from it.
 
-To safetensors: the names lose the `_orig_mod.` that torch.compile puts before them, the values and
-dtypes stay. To .pt: token and value embeddings become bfloat16, as in nanochat's own files (its
-optimizer keeps them so), unless --embeddings is float32.
+To safetensors: removes the prefix `_orig_mod.` that torch.compile adds to names; values and dtypes stay. To .pt:
+token and value embeddings become bfloat16, as in nanochat's own files (its optimizer keeps them in that dtype), unless
+--embeddings is float32.
 """
 import argparse
 import pathlib
@@ -41,7 +41,7 @@ def to_pt(source, target, embeddings):
 
 
 def meta_beside(model):
-    """meta_000123.json beside model_000123.pt, or None for a file that is not named so."""
+    """The path of meta_000123.json beside model_000123.pt, or None for a file with another kind of name."""
     if not model.stem.startswith("model_"):
         return None
     return model.with_name(f"meta_{model.stem.removeprefix('model_')}.json")
@@ -57,7 +57,7 @@ def main():
     source, target = arguments.source, arguments.target
     kinds = (source.suffix, target.suffix)
     if not source.is_file():
-        parser.error(f"{source} is not there")
+        parser.error(f"{source} does not exist")
     if target.exists():
         parser.error(f"{target} exists: choose another name")
     meta, meta_target = meta_beside(source), meta_beside(target)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes a tokenizer.json of nanochat's tokenizer.pkl, and compares ids.
+"""Converts nanochat's tokenizer.pkl to a tokenizer.json, and compares ids.
   scripts/convert_nanochat_tokenizer.py [--program FILE] tokenizer.pkl tokenizer.json
-A pickle runs what is in it: convert only files that you trust. Needs: pip install tiktoken."""
+Loading a pickle runs its code: convert only files that you trust. Needs: pip install tiktoken."""
 import argparse
 import base64
 import os
@@ -18,7 +18,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pickle", type=pathlib.Path)
     parser.add_argument("out")
-    parser.add_argument("--program", help="muograph: of a clone in this folder, or on PATH",
+    parser.add_argument("--program", help="muograph: in a clone in this folder, or on PATH",
                         default="build/release/muograph" if os.path.exists("build/release/muograph") else "muograph")
     arguments = parser.parse_args()
     encoding = pickle.loads(arguments.pickle.read_bytes())
@@ -34,7 +34,7 @@ def main():
     ours = [int(word) for word in run.stdout.split()]
     theirs = encoding.encode_ordinary(TEXT)
     if ours != theirs:
-        sys.exit(f"convert_nanochat_tokenizer.py: {arguments.out}: other ids than {arguments.pickle}: {ours}, {theirs}")
+        sys.exit(f"convert_nanochat_tokenizer.py: {arguments.out}: its ids differ from those of {arguments.pickle}: {ours}, {theirs}")
     print(f"{arguments.out}: {encoding.n_vocab} tokens, the same ids for a text of {len(theirs)}")
 
 

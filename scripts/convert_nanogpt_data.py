@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Makes token shards of nanoGPT's train.bin and val.bin, which are uint16 ids without a header.
+"""Converts nanoGPT's train.bin and val.bin, which are uint16 ids without a header, to token shards.
   scripts/convert_nanogpt_data.py [--separator 50256] FILE.bin... OUT
-The separator ends each document there and begins it in shards: it moves from the end to the start. Of a file that does not
-end with it, as one of characters, or begins with it the ids are copied as they are."""
+In nanoGPT's files the separator ends each document, in shards it begins each one: it is moved from the end to the
+start. The ids of a file that does not end with it, such as one of characters, or that begins with it, are copied
+unchanged."""
 import argparse
 import array
 import pathlib
@@ -19,10 +20,10 @@ def fail(what):
 def check(file):
     size = file.stat().st_size
     if size % 2 or size == 0:
-        fail(f"{file}: {size} bytes are no uint16 ids")
+        fail(f"{file}: {size} bytes are not uint16 ids")
     with file.open("rb") as ids:
         if int.from_bytes(ids.read(4), "little") in (MAGIC, WIDE):
-            fail(f"{file}: a token shard, which training reads as it is")
+            fail(f"{file}: already a token shard, which training can read")
 
 
 def convert(file, out, separator):
@@ -53,9 +54,9 @@ def main():
     for file in arguments.files:
         check(file)
     if len({file.stem for file in arguments.files}) < len(arguments.files):
-        fail("two files of one name, which would be the same shards: convert them to different folders")
+        fail("two files with the same name would give the same shard: convert them to different folders")
     if arguments.out.exists() and not (arguments.out.is_dir() and not any(arguments.out.iterdir())):
-        fail(f"{arguments.out}: is there already: the last argument is a folder to make")
+        fail(f"{arguments.out}: exists already: the last argument is a folder to create")
     arguments.out.mkdir(exist_ok=True)
     for file in arguments.files:
         convert(file, arguments.out, arguments.separator.to_bytes(2, "little"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Which lines of the CUDA plug-in the tests execute, by file: builds the SIMT tier with counters in
-build/coverage, runs the tests on it and adds up.      scripts/cuda_coverage.py [-R TESTS]"""
+"""Reports which lines of the CUDA plug-in the tests execute, by file: builds the SIMT tier with coverage counters in
+build/coverage, runs the tests on it and adds up the counts.      scripts/cuda_coverage.py [-R TESTS]"""
 import argparse
 import collections
 import gzip
@@ -13,7 +13,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/coverage"
 ROOMS = ("src/runtime/cuda/", "src/kernels/cuda/")
-# One order of kernels is enough, and what runs the program again and again adds nothing.
+# One order of kernels is enough, and tests that start the program many times add nothing.
 TESTS = r"^simt[.](kernels[.](seq|attention)|models|extras|every)|^(contract|runtime)[.].*[Ss]imt|DeviceStep|NcclStep" \
         r"|^system[.](DeviceTraining|Bench|Gpus)|^app[.].*(Simt|Backend|Gpu)"
 
@@ -23,7 +23,7 @@ def run(*command):
 
 
 def counted():
-    """{file: {line: how often}} of the two rooms."""
+    """Returns {file: {line: count}} for the two rooms."""
     lines = collections.defaultdict(collections.Counter)
     with tempfile.TemporaryDirectory() as folder:
         notes = [str(path) for path in BUILD.rglob("*.gcda")]
@@ -40,7 +40,7 @@ def counted():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-R", dest="tests", default=TESTS, help="the tests to run, as ctest takes them")
+    parser.add_argument("-R", dest="tests", default=TESTS, help="tests to run, as a regular expression of ctest")
     tests = parser.parse_args().tests
     run("cmake", "--preset", "dev", "-B", BUILD, "-DMUO_COVERAGE=ON", "--log-level=WARNING")
     run("cmake", "--build", BUILD)

@@ -13,24 +13,25 @@ import textwrap
 from check_layers import ROOMS
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "docs" / "architecture.svg"
-WIDTH, HEIGHT, MARGIN, GAP = 1120, 838, 20, 8
+WIDTH, HEIGHT, MARGIN, GAP = 1120, 966, 20, 8
 
-# A room's columns, of twelve. Rows follow from ROOMS; levels() compares what stands on what with it.
-COLUMNS = {"app": (0, 12), "graphs": (0, 9), "model": (0, 4.5), "optim": (4.5, 9), "kernels": (0, 9),
+# The columns of each room, out of twelve. Rows follow from ROOMS; levels() compares the result with it.
+COLUMNS = {"cli": (0, 12), "kit": (0, 12), "trainer": (0, 12), "graphs": (0, 9), "model": (0, 4.5), "optim": (4.5, 9), "kernels": (0, 9),
            "data": (9, 12), "runtime": (0, 12), "base": (0, 12)}
-HOLDS = {"app": ["the program"], "graphs": ["the captured training and evaluation steps, a rank's state"],
+HOLDS = {"cli": ["the program and its commands"], "kit": ["what reads, searches and explains runs"],
+         "trainer": ["one training run"], "graphs": ["the captured training and evaluation steps, a rank's state"],
          "model": ["forward and backward, on streams"], "optim": ["sharding plan, sharded step, Muon, AdamW"],
          "kernels": ["an operation per header; host/ and cuda/ implement it"],
          "data": ["token files, sampler,", "a loader's thread"], "base": ["errors, dtypes, random numbers"],
          "runtime": ["devices, streams, graphs, ranks; host/ and cuda/ implement them"]}
-WING_HOLDS = {"app/options": "option tables", "app/checkpoint": "run directory", "app/run": "decisions",
-              "app/infer": "samples", "app/train": "the trainer", "app/sweep": "many runs", "app/bench": "measured",
-              "app/plan": "predicted", "app/report": "the page", "app": "commands",
+WING_HOLDS = {"trainer/options": "option tables", "trainer/checkpoint": "run directory", "trainer/run": "decisions",
+              "trainer/infer": "samples", "trainer/train": "the loop", "kit/sweep": "many runs", "kit/bench": "measured",
+              "kit/plan": "predicted", "kit/report": "the page", "kit/export": "other formats",
               "runtime/memory": "arenas, memory plan", "runtime/comm": "communicators"}
-FILL = {"app": "#f7e3e3", "graphs": "#ece3f5", "model": "#cfe3f7", "optim": "#f8dcb4", "kernels": "#d5ecd0",
+FILL = {"cli": "#f7e3e3", "kit": "#f9ead9", "trainer": "#f3dcea", "graphs": "#ece3f5", "model": "#cfe3f7", "optim": "#f8dcb4", "kernels": "#d5ecd0",
         "data": "#e3eef0", "runtime": "#eceadb", "base": "#e8e8e8"}
-ROW, ROOMS_TOP, LANE, BETWEEN, LANES_TOP = 56, 66, 40, 42, 540
-LEFT, END = 104, 1027  # of the step
+ROW, ROOMS_TOP, LANE, BETWEEN, LANES_TOP = 56, 66, 40, 42, 668
+LEFT, END = 104, 1027  # x of the step's begin and end
 LANE_OF = {"compute": 0, "comm": 1, "update": 2}
 SCHEDULE, FORWARD, BACKWARD, GATHER, REDUCE, UPDATE, COMMIT = (
     "#e8e8e8", "#cfe3f7", "#9fc5ec", "#d5ecd0", "#a6d49a", "#f8dcb4", "#f2b36b")
@@ -52,7 +53,7 @@ STEP = [  # stream, from, to, text, colour; ShardedStep and StepGraph::enqueue i
 ]
 NEXT = [("compute", 1030, 1072, "begin", SCHEDULE), ("compute", 1074, 1094, "…", FORWARD),
         ("comm", 1036, 1072, "emb", GATHER), ("comm", 1074, 1094, "…", GATHER)]
-EVENTS = [  # from a stream at x to another at x: what waits for what
+EVENTS = [  # (stream, x) that another (stream, x) waits for
     ("compute", 106, "comm", 114), ("comm", 148, "compute", 154), ("comm", 194, "compute", 202),
     ("comm", 240, "compute", 272), ("comm", 284, "compute", 344), ("compute", 412, "comm", 420),
     ("compute", 512, "comm", 520), ("compute", 612, "comm", 620), ("compute", 664, "comm", 674),
@@ -66,11 +67,11 @@ CAPTIONS = [  # stream, x, anchor, y within the lane, lines
     ("update", 454, "end", 18, ["each bucket: its norm; Muon's:", "Nesterov, Newton-Schulz"]),
     ("update", 900, "end", 18, ["weights, state;", "AdamW"])]
 PER_STEP = "one CUDA graph per device, one launch per step (of up to 8 micro-steps)"
-NOTES = """Boxes are buckets of parameters, here the embedding, blocks 0 to 3 in twos, and the head. A prime is the
-backward pass; an arrow is an event that a stream waits for. The gathers bring what the step before has committed (with
---gather simple they follow the commit). Of several micro-steps the first waits for them and the last reduces (with
---shard gradients each does). Some strategies exchange Nesterov inputs and return updates on comm between a reduction
-and the totals."""
+NOTES = """Boxes are buckets of parameters, here the embedding, blocks 0 to 3 in pairs, and the head. A prime marks
+the backward pass; an arrow is an event that a stream waits for. The gathers fetch the weights that the previous step
+committed (with --gather simple they follow the commit). Of several micro-steps the first waits for them and the last
+reduces (with --shard gradients each does). Some strategies exchange Nesterov inputs and return updates on comm
+between a reduction and the totals."""
 
 
 def text(x, y, words, size=13, anchor="middle", weight="normal", colour="#222"):
@@ -88,20 +89,19 @@ def arrow(x1, y1, x2, y2):
 
 
 def law():
-    """For each top room the other ones that it, or a wing of it, may include; and its wings, in order."""
+    """For each top-level room: the others that it, or one of its wings, may include; and its wings, in order."""
     names = [folder.removeprefix("src/") for folder in ROOMS]
     allowed = {name: set(rooms) for name, rooms in zip(names, ROOMS.values())}
     top = {name: name.split("/")[0] for name in names}
     may = {room: {top[b] for a in names if top[a] == room for b in allowed[a]} - {room} for room in COLUMNS}
-    wings = {room: sorted((n for n in names if n != room and top[n] == room), key=lambda n: len(allowed[n]))
-             for room in COLUMNS}
+    wings = {room: [n for n in names if n != room and top[n] == room] for room in COLUMNS}
     if set(top.values()) != set(COLUMNS):
         sys.exit("draw_architecture.py: its rooms are not those of check_layers.py")
     return may, wings, allowed
 
 
 def levels(may):
-    """The first and last row of each room, from the bottom: it fills what is free under those above."""
+    """The first and last row of each room, from the bottom: a room fills the free space below those above."""
     first = {}
     for _ in may:
         first = {room: 1 + max((first.get(r, 0) for r in may[room]), default=-1) for room in may}
@@ -114,7 +114,7 @@ def levels(may):
     for room in sorted(may, key=first.get):
         below[room] |= {deep for r in below[room] for deep in below[r]}
     if below != may:
-        sys.exit("draw_architecture.py: what stands on what is not what check_layers.py allows: change COLUMNS")
+        sys.exit("draw_architecture.py: the layout does not match what check_layers.py allows: change COLUMNS")
     return {room: (first[room], min((first[r] for r in above(room)), default=first[room] + 1)) for room in may}
 
 
@@ -129,7 +129,7 @@ def draw_rooms():
         height = (rows[room][1] - rows[room][0]) * (ROW + GAP) - GAP
         yield box(x, y, width, height, FILL[room])
         folder = next(f for f in ROOMS if f.removeprefix("src/") == room)
-        inner = [*wings[room], room] if room == "app" else wings[room]
+        inner = wings[room]
         each = (width - 310) / max(len(inner), 4) - 12
         start = x + width - len(inner) * (each + 12) + 2
         middle = y + height / 2 + 3 - 8 * len(HOLDS[room])
@@ -140,10 +140,12 @@ def draw_rooms():
         for i, wing in enumerate(inner):
             left = start + i * (each + 12)
             yield box(left, y + 7, each, height - 14, "white")
-            yield text(left + each / 2, y + 25, wing.split("/")[-1] + "/" if wing != room else "*.cpp", weight="bold")
+            yield text(left + each / 2, y + 25, wing.split("/")[-1] + "/", weight="bold")
             yield text(left + each / 2, y + 41, WING_HOLDS[wing], 12)
             if i > 0 and inner[i - 1] in allowed[wing]:
                 yield arrow(left, y + height / 2, left - 11, y + height / 2)
+            if i > 0 and wing in allowed[inner[i - 1]]:
+                yield arrow(left - 12, y + height / 2, left - 1, y + height / 2)
 
 
 def lane(stream):
@@ -181,8 +183,8 @@ def drawing():
              'orient="auto"><path d="M0 0L8 4L0 8z" fill="#444"/></marker></defs>',
              box(0.5, 0.5, WIDTH - 1, HEIGHT - 1, "white", "#ddd"),
              text(MARGIN, 32, "Rooms", 17, "start", "bold"),
-             text(MARGIN, 52, "A room may include what lies beneath it, at any depth, and nothing else; inside app, "
-                  "what an arrow leads to, and on from there.", 13, "start", colour="#555"),
+             text(MARGIN, 52, "A room may include the rooms beneath it, at any depth, and no others; inside a room, "
+                  "those that its arrows lead to, directly or indirectly.", 13, "start", colour="#555"),
              *draw_rooms(),
              text(MARGIN, LANES_TOP - 60, "One training step", 17, "start", "bold"),
              *draw_step(),
@@ -198,7 +200,7 @@ def main():
     if not sys.argv[1:]:
         OUT.write_text(drawing())
     elif not OUT.is_file() or OUT.read_text() != drawing():
-        sys.exit("docs/architecture.svg is not what scripts/draw_architecture.py writes: run that")
+        sys.exit("docs/architecture.svg differs from the output of scripts/draw_architecture.py: run it")
     else:
         print("drawing: docs/architecture.svg is up to date")
 

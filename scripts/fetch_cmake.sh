@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Fetches cmake and ninja from Python packages, with pip, to build/third_party/cmake; scripts/path.sh puts its
-# bin/ on PATH. Says nothing if they are there.
-# Exit codes: 0 they are there; 3 they are not, and one line on standard error says why, and what to do.
+# Fetches cmake and ninja from Python packages, by pip, into build/third_party/cmake; scripts/path.sh adds its bin/
+# to PATH. Prints nothing if they already exist.
+# Exit codes: 0 available; 3 not available, and one line on standard error says why and what to do.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/path.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/python_packages.sh"
-# shellcheck disable=SC2034  # python_packages.sh shows it
+# shellcheck disable=SC2034  # printed by python_packages.sh
 instead="put cmake 3.25 or newer, and ninja, on PATH"
 
 packages() {
@@ -20,7 +20,7 @@ begin cmake "$to"
 fetch cmake "$to.new"
 all=$to.new/all from=$to.new/all/cmake/data
 cp "$all"/ninja-*.data/scripts/ninja "$from/bin/"
-chmod +x "$from"/bin/*  # Python's zipfile forgets modes
+chmod +x "$from"/bin/*  # Python's zipfile does not restore file modes
 mkdir -p "$from/licenses"
 cp -r "$all"/*.dist-info "$from/licenses"
 publish cmake "$from" "$to"

@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Fetches from Python packages, with pip, what the CUDA backend needs and this machine lacks; every
-# package is pinned and checked by its hash. Says nothing if all is there.
+# Fetches the CUDA backend's missing dependencies from Python packages, by pip; every package is pinned and verified
+# by its hash. Prints nothing if everything is available.
 #   scripts/fetch_cuda.sh find        prints the folder of a CUDA toolkit 13.0 or newer with cuDNN,
-#                                     installed or fetched; exit code 1 and nothing where there is none
-#   scripts/fetch_cuda.sh find --any  the same, cuDNN or not
+#                                     installed or fetched; exit code 1 and no output if there is none
+#   scripts/fetch_cuda.sh find --any  the same, with or without cuDNN
 #   scripts/fetch_cuda.sh toolkit     nvcc, cuBLAS, cuDNN, NCCL to build/third_party/cuda
 #   scripts/fetch_cuda.sh frontend    cuDNN's C++ frontend, headers only, to build/third_party/cudnn_frontend
 #   scripts/fetch_cuda.sh cutlass     CUTLASS, headers only, to build/third_party/cutlass
 #   scripts/fetch_cuda.sh disassembler   nvdisasm, to build/third_party/nvdisasm
-# An interrupted call leaves nothing that looks whole, and the next one goes on with what it had.
-# MUO_GPU_ROOT is the folder that /usr is looked for in (tests).
-# Exit codes: 0 it is there; 3 it is not, and one line on standard error says why, and what to do.
+# After an interruption nothing incomplete is taken for complete, and the next call continues the download.
+# MUO_GPU_ROOT: folder that contains usr, instead of / (for tests).
+# Exit codes: 0 available; 3 not available, and one line on standard error says why and what to do.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/path.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/python_packages.sh"
 
-# Version and hash of one file, whatever the Python. nvcc does not say which nvvm it needs: its own
-# version. Both sizes are in MB: of the package, and unpacked.
+# Version and hash of one file, for any version of Python. nvcc does not declare the nvvm it needs: the one of its
+# own version. Both sizes are in MB: of the package, and unpacked.
 packages() {
   case "$1" in
     toolkit) cat <<'TABLE' ;;
@@ -43,32 +43,32 @@ TABLE
   esac
 }
 
-# The packages as one folder that looks like an installed toolkit.
+# Arranges the packages as one folder like an installed toolkit.
 lay_out_toolkit() {
   local all=$1 root=$1/nvidia/cu13 library
   for library in cudnn nccl; do
     cp -rl "$all/nvidia/$library/." "$root"
   done
-  chmod +x "$root"/bin/* "$root"/nvvm/bin/*  # Python's zipfile forgets modes
+  chmod +x "$root"/bin/* "$root"/nvvm/bin/*  # Python's zipfile does not restore file modes
   mkdir -p "$root/licenses"
   for library in "$all"/*.dist-info; do
     cp -r "$library" "$root/licenses"
   done
-  # CMake and the linker look for names without versions, and CMake in lib64.
+  # CMake and the linker need names without versions, and CMake searches lib64.
   for library in "$root"/lib/lib*.so.*; do
     ln -sf "${library##*/}" "${library%.so.*}.so"
   done
   ln -sfn lib "$root/lib64"
 }
 
-# $1 of the package, and its licenses, as one folder: $from.
+# Copies $1 of the package, and its licenses, to one folder: $from.
 lay_out_part() {
   from=$to.new/part
   mkdir -p "$from"
   cp -r "$to.new/all/$1" "$to.new"/all/*.dist-info/licenses "$from"
 }
 
-# Whether one of the folders has this header.
+# Succeeds if one of the folders has this header.
 has_header() {
   local header=$1 folder
   shift
@@ -78,7 +78,8 @@ has_header() {
   return 1
 }
 
-# A compiler alone is no toolkit: cuBLASLt's header as well, and cuDNN's, which has packages of its own.
+# A toolkit is not only a compiler: it also needs the headers of cuBLASLt, and of cuDNN, which comes in separate
+# packages.
 is_toolkit() {
   local release includes=("$1/include" "$1/targets/x86_64-linux/include")
   [ -x "$1/bin/nvcc" ] || return 1
@@ -121,7 +122,7 @@ case "$table" in
   cutlass) lay_out_part cutlass_library/source/include ;;
   disassembler)
     lay_out_part nvidia/cu13/bin/nvdisasm
-    chmod +x "$from/nvdisasm"  # Python's zipfile forgets modes
+    chmod +x "$from/nvdisasm"  # Python's zipfile does not restore file modes
     ;;
 esac
 publish "$table" "$from" "$to"

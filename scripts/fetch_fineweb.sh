@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Fetches FineWeb as GPT-2's tokens, which K. Jordan has put on Hugging Face for modded-nanogpt: one shard to
-# evaluate on and N to train on, of 100 million tokens and 200 MB each. Says nothing of a shard that is there.
+# Downloads FineWeb as GPT-2 tokens, which K. Jordan published on Hugging Face for modded-nanogpt: one validation
+# shard and N training shards, of 100 million tokens and 200 MB each. Prints nothing for existing shards.
 #   scripts/fetch_fineweb.sh [--shards N] [--dir DIR] [--from URL]
-# --shards  8: 800 million tokens; 103 are all of fineweb10B-gpt2; from 104 on, to 1030: of fineweb100B-gpt2
-# --dir     where to: fineweb10B, or fineweb100B, of the current folder
-# --from    a folder that has the same files, and perhaps SHA256SUMS beside them (what sha256sum writes)
-# Each shard gets its name when its size is what its header says and its SHA-256 what Hugging Face, or SHA256SUMS,
-# says. An interrupted call leaves nothing that looks whole, and the next one goes on with what it had.
-# Exit codes: 0 all are there; 2 an option is wrong; 3 one is missing, and one line on standard error says why, and
+# --shards  default 8: 800 million tokens; 103 are all of fineweb10B-gpt2; 104 to 1030 use fineweb100B-gpt2
+# --dir     output folder, default fineweb10B or fineweb100B in the current folder
+# --from    URL of a folder with the same files, and optionally SHA256SUMS in the format of sha256sum
+# A shard gets its name only after its size matches its header and its SHA-256 that of Hugging Face or SHA256SUMS.
+# After an interruption nothing incomplete is taken for complete, and the next call continues the download.
+# Exit codes: 0 all shards exist; 2 wrong option; 3 a shard is missing, and one line on standard error says why and
 # what to do.
 set -euo pipefail
 
-readonly kHead=1024            # bytes: 256 int32, of which the first three are these
+readonly kHead=1024            # bytes of the header: 256 int32, the first three being magic, version and number of tokens
 readonly kMagic=20240520 kVersion=1
 readonly kShardsOf10B=103 kShardsOf100B=1030
-readonly kAttempts=4           # of one shard
+readonly kAttempts=4           # attempts per shard
 
 fail() { echo "fetch_fineweb.sh: $*" >&2; exit 3; }
 misused() { echo "fetch_fineweb.sh: $*" >&2; exit 2; }
@@ -26,11 +26,11 @@ while [ $# -gt 0 ]; do
       [ -n "${2:-}" ] || misused "$1 needs a value"
       case "$1" in --shards) shards=$2 ;; --dir) dir=$2 ;; --from) from=${2%/} ;; esac
       shift 2 ;;
-    *) misused "unknown option '$1'; there are --shards N, --dir DIR and --from URL" ;;
+    *) misused "unknown option '$1'; options are --shards N, --dir DIR and --from URL" ;;
   esac
 done
 if ! [[ $shards =~ ^[0-9]{1,4}$ ]] || [ "$((10#$shards))" -gt $kShardsOf100B ]; then
-  misused "--shards $shards: give 0 (only the one to evaluate on) to $kShardsOf100B"
+  misused "--shards $shards: give 0 (only the validation shard) to $kShardsOf100B"
 fi
 shards=$((10#$shards))
 size=10B
@@ -38,14 +38,14 @@ if [ "$shards" -gt $kShardsOf10B ]; then size=100B; fi
 from=${from:-https://huggingface.co/datasets/kjj0/fineweb$size-gpt2/resolve/main}
 dir=${dir:-fineweb$size}
 dir=${dir%/}
-again="call again, which goes on from there"
+again="call again to continue from there"
 
 if command -v curl >/dev/null; then client=curl
 elif command -v wget >/dev/null; then client=wget
-else fail "neither curl nor wget is here: apt-get install curl"
+else fail "neither curl nor wget is installed: apt-get install curl"
 fi
 
-# The answer's head, of every redirection too, on standard output. Exit code 1: an error of HTTP.
+# Prints the response headers, including those of redirections. Exit code 1: an HTTP error.
 head_of() {
   local code=0
   case $client in
@@ -60,7 +60,7 @@ head_of() {
   [ $code -eq 0 ] || return 2
 }
 
-# Goes on with file $2 from $1. Returns 0; or 1 with broken, restart, disk, missing or other in `why`.
+# Continues the download of $1 to file $2. Returns 0; or 1 with broken, restart, disk, missing or other in `why`.
 download() {
   local url=$1 part=$2 code=0 quiet=()
   case $client in
@@ -72,7 +72,7 @@ download() {
         0) return ;;
         23) why=disk ;;
         22) why=missing ;;
-        33) why=restart ;;                 # a server that cannot send a part of a file
+        33) why=restart ;;                 # the server does not support ranges
         18 | 28 | 52 | 55 | 56 | 92) why=broken ;;
         *) why=other ;;
       esac ;;
@@ -92,21 +92,21 @@ download() {
 
 bytes_of() { stat -c %s "$1" 2>/dev/null || echo 0; }
 
-# Whether $1 is a whole shard; sets `tokens`, or `wrong`.
+# Succeeds if $1 is a complete shard; sets `tokens`, or the reason `wrong`.
 check_head() {
   local magic version
   tokens=0
   read -r magic version tokens < <(head -c 12 "$1" 2>/dev/null | od -An -td4 -v) || true
   if [ "${magic:-0}" != $kMagic ] || [ "${version:-0}" != $kVersion ]; then
-    wrong="no token shard: it begins with ${magic:-nothing} ${version:-}, not $kMagic $kVersion"
+    wrong="not a token shard: it begins with ${magic:-nothing} ${version:-}, not $kMagic $kVersion"
   elif [ "$(bytes_of "$1")" -ne $((kHead + 2 * tokens)) ]; then
-    wrong="$(bytes_of "$1") bytes, and its header says $((kHead + 2 * tokens))"
+    wrong="$(bytes_of "$1") bytes, but its header says $((kHead + 2 * tokens))"
   else return 0
   fi
   return 1
 }
 
-# Sets `sha256`, empty if nobody tells, `told_by` and `total`, 0 if unknown, of shard $1.
+# Sets `sha256` (empty if unknown), its source `told_by`, and `total` (0 if unknown) for shard $1.
 look_up() {
   local name=$1 head code=0
   sha256='' told_by='' total=0
@@ -114,18 +114,18 @@ look_up() {
   [ $code -ne 2 ] || fail "$from/$name: $(reason): $again, or give another --from"
   head=$(tr -d '\r' <<<"$head")
   total=$(sed -n 's/^ *x-linked-size: *\([0-9]*\) *$/\1/Ip' <<<"$head" | tail -n 1)
-  if [ $code -eq 0 ]; then  # else the length is that of a page that says what is wrong
+  if [ $code -eq 0 ]; then  # otherwise it is the length of an error page
     total=${total:-$(sed -n 's/^ *content-length: *\([0-9]*\) *$/\1/Ip' <<<"$head" | tail -n 1)}
   fi
   total=${total:-0}
   sha256=$(sed -n 's/^ *x-linked-etag: *"\{0,1\}\([0-9a-f]\{64\}\)"\{0,1\} *$/\1/Ip' <<<"$head" | tail -n 1)
-  if [ -n "$sha256" ]; then told_by="its server"; return; fi
+  if [ -n "$sha256" ]; then told_by="server"; return; fi
   fetch_sums
   sha256=$(sed -n "s/^\([0-9a-f]\{64\}\) [ *]$name\$/\1/p" "$sums" | tail -n 1)
   if [ -n "$sha256" ]; then told_by="SHA256SUMS"; fi
 }
 
-# SHA256SUMS of --from, once; an empty file where there is none.
+# Downloads SHA256SUMS of --from, once; an empty file if there is none.
 fetch_sums() {
   [ ! -e "$sums" ] || return 0
   local code=0
@@ -140,7 +140,7 @@ fetch_sums() {
   esac
 }
 
-# The last line that curl or wget said.
+# The last line of output of curl or wget.
 reason() {
   local line
   line=$(grep . "$said" 2>/dev/null | tail -n 1 | sed 's/^curl: //') || true
@@ -153,7 +153,7 @@ check_room() {
   local part=$1 name=$2 free
   free=$(df --output=avail --block-size=1 "$dir" | tail -n 1)
   if [ "$total" -gt 0 ] && [ "$free" -lt $((total - $(bytes_of "$part"))) ]; then
-    fail "$dir: $name needs $(si $((total - $(bytes_of "$part")))), and $(si "$free") are free:" \
+    fail "$dir: $name needs $(si $((total - $(bytes_of "$part")))), but $(si "$free") are free:" \
          "make room or give another --dir; $again"
   fi
 }
@@ -166,7 +166,7 @@ fetch_shard() {
   fi
   look_up "$name"
   for ((attempt = 1; ; ++attempt)); do
-    if check_head "$part"; then break; fi  # an earlier call has fetched it, and not got to compare its SHA-256
+    if check_head "$part"; then break; fi  # complete, but its SHA-256 was not compared
     check_room "$part" "$name"
     if download "$from/$name" "$part"; then break; fi
     was=$(bytes_of "$part")
@@ -175,7 +175,7 @@ fetch_shard() {
                  "another --dir; $again" ;;
       missing) [ -s "$part" ] || rm -f "$part"
                if [[ $(reason) == *404* ]]; then
-                 fail "$from/$name: $(reason): is it the right --from, and has it $shards shards?"
+                 fail "$from/$name: $(reason): is --from right, and has it $shards shards?"
                fi
                fail "$from/$name: $(reason): $again, or give another --from" ;;
       restart) rm -f "$part"; continue ;;
@@ -190,7 +190,7 @@ fetch_shard() {
     was=${was%% *}
     if [ "$was" != "$sha256" ]; then
       rm -f "$part"
-      fail "$from/$name: its SHA-256 is $was, and $told_by says $sha256: removed; call again, or give another --from"
+      fail "$from/$name: its SHA-256 is $was, expected $sha256 ($told_by): removed; call again, or give another --from"
     fi
   fi
   if ! check_head "$part"; then
@@ -199,14 +199,14 @@ fetch_shard() {
   fi
   sync "$part"
   mv "$part" "$dir/$name"
-  echo "$dir/$name: $tokens tokens, $(if [ -n "$sha256" ]; then echo "SHA-256 as $told_by says"; else
-    echo "size as its header says; nobody tells its SHA-256"; fi)"
+  echo "$dir/$name: $tokens tokens, $(if [ -n "$sha256" ]; then echo "SHA-256 verified ($told_by)"; else
+    echo "size as in its header; SHA-256 unknown"; fi)"
 }
 
 mkdir -p "$dir" 2>/dev/null || fail "cannot write to $dir: give another --dir"
 (: >"$dir/.lock") 2>/dev/null || fail "cannot write to $dir: give another --dir"
 exec 9>"$dir/.lock"
-flock --nonblock 9 || fail "$dir: another call is fetching into it: wait for it, or give another --dir"
+flock --nonblock 9 || fail "$dir: another call is writing to it: wait for it, or give another --dir"
 temporary=$(mktemp -d)
 trap 'rm -rf "$temporary"' EXIT
 said=$temporary/said sums=$temporary/sums

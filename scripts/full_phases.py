@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""When each phase of .ci/full last passed, in tests/bench/results/full.json.
+"""Tracks when each phase of .ci/full last passed, in tests/bench/results/full.json.
 
-    scripts/full_phases.py                         the phases that passed more than 150 commits ago
-    scripts/full_phases.py record PHASE SECONDS    this commit passes PHASE
+    scripts/full_phases.py                         lists the phases that passed more than 150 commits ago
+    scripts/full_phases.py record PHASE SECONDS    records that this commit passes PHASE
 
-scripts/check_tree.py fails where a phase passed more than 600 commits ago."""
+scripts/check_tree.py fails if a phase last passed more than 600 commits ago."""
 import json
 import pathlib
 import subprocess
@@ -21,16 +21,16 @@ def git(*arguments):
 
 
 def older_than(commits):
-    """A line for each phase that passed more than `commits` ago, or at a commit that this clone does not have."""
+    """Yields a line for each phase that passed more than `commits` ago, or at a commit missing in this clone."""
     record = json.loads(RECORD.read_text())
     phases = subprocess.run([ROOT / ".ci/full"], text=True, capture_output=True, check=True).stdout.split()
     for phase in phases:
         last = record.get(phase)
         if last is None:
-            if commits < TOO_OLD:  # a new phase has time to pass for the first time
+            if commits < TOO_OLD:  # a new phase may take some time to pass first
                 yield f".ci/full {phase}: has not passed yet; run it"
         elif not (age := git("rev-list", "--count", f"{last['commit']}..HEAD")):
-            yield f".ci/full {phase}: passed at {last['commit']}, which is no commit here; run it"
+            yield f".ci/full {phase}: passed at {last['commit']}, a commit missing here; run it"
         elif int(age) > commits:
             yield f".ci/full {phase}: passed {age} commits ago ({last['date']}); run it"
     for phase in sorted(set(record) - set(phases)):

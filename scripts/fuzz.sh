@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Feeds hostile files to the program's readers: libFuzzer on the targets of tests/fuzz, from its corpus.
-#   scripts/fuzz.sh [--seconds N] [TARGET...]     N for each target, 60 without; all targets
-# What it finds lies in build/fuzz/found. Move it to tests/fuzz/corpus/TARGET under a name that says what
-# it is, good_... if it is to be accepted: fuzz_test then keeps it found.
-# Exit codes: 0 nothing found, 1 something, 2 usage.
+# Fuzzes the program's file readers: runs libFuzzer on the targets of tests/fuzz, starting from their corpus.
+#   scripts/fuzz.sh [--seconds N] [TARGET...]     N per target, default 60; default all targets
+# Findings are in build/fuzz/found. Move them to tests/fuzz/corpus/TARGET under a descriptive name, good_... if the
+# file should be accepted: fuzz_test then keeps it as a regression test.
+# Exit codes: 0 nothing found, 1 findings, 2 usage.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/path.sh
@@ -28,13 +28,13 @@ scripts/setup.sh --fuzz
 [ -f build/dev/build.ninja ] || cmake --preset dev --log-level=WARNING >/dev/null
 cmake --build --preset dev --target muograph_core muograph_sentencepiece muograph_oniguruma
 
-# The readers are compiled for the fuzzer, so that it sees their branches; all else they call is the
+# The readers are compiled with fuzzer instrumentation, so that it sees their branches; everything else is the
 # library's.
 mkdir -p build/fuzz/found
-readers=(data/shards.cpp src/base/file_bytes.cpp src/app/checkpoint/safetensors.cpp
-         src/base/strict_json.cpp src/app/checkpoint/manifest.cpp src/app/options/config_file.cpp
-         src/app/checkpoint/model_json.cpp src/app/checkpoint/nanochat_files.cpp
-         src/app/report/{html_report,run_history,text_report,train_record}.cpp
+readers=(data/shards.cpp src/base/file_bytes.cpp src/trainer/checkpoint/safetensors.cpp
+         src/base/strict_json.cpp src/trainer/checkpoint/manifest.cpp src/trainer/options/config_file.cpp
+         src/trainer/checkpoint/model_json.cpp src/kit/export/nanochat_files.cpp
+         src/kit/report/{html_report,run_history,text_report,train_record}.cpp
          data/documents.cpp data/byte_source.cpp data/text_corpus.cpp data/token_data.cpp data/input_files.cpp
          data/tokenizer/sentencepiece_model.cpp data/tokenizer/normalization_rules.cpp
          data/tokenizer/fancy_pattern.cpp
@@ -44,7 +44,7 @@ clang++ -std=c++20 -O1 -g -march=x86-64-v3 -fsanitize=fuzzer,address,undefined \
   tests/fuzz/fuzzer.cpp tests/fuzz/targets.cpp tests/support/files.cpp "${readers[@]}" \
   -Lbuild/dev -lmuograph_core -lfmt -lyaml -lz -lzstd -Wl,-rpath,"$PWD/build/dev" -o build/fuzz/fuzzer
 
-# malloc_limit_mb: a Zstandard frame may ask for a window of 2 GiB, which is allocated and not touched.
+# malloc_limit_mb: a Zstandard frame may request a window of 2 GiB, which is allocated but not touched.
 found=0
 for target in "${targets[@]}"; do
   corpus=build/fuzz/corpus/$target

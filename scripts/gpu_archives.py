@@ -1,15 +1,16 @@
-"""What scripts/gpu_check.py brings home of a call: files of at most 15 MiB, at most 7, each of them whole
-whenever the call ends; and what scripts/gpu_results.py reads of them."""
+"""Writes the files that scripts/gpu_check.py returns from a call: at most 7, of at most 15 MiB each, and every one of
+them complete whenever the call ends; scripts/gpu_results.py reads them."""
 import io
 import os
 import tarfile
 
-ARCHIVE_BYTES, ARCHIVES = 15 << 20, 5  # of a file; files besides callN.txt and callN.tar.gz
-TEXT_BYTES, FILE_BYTES = 256 << 10, 4 << 20  # kept of either end of a log; most of another file
+ARCHIVE_BYTES, ARCHIVES = 15 << 20, 5  # maximum of a file; files besides callN.txt and callN.tar.gz
+TEXT_BYTES, FILE_BYTES = 256 << 10, 4 << 20  # kept from either end of a log; maximum of another file
 
 
 def write_archive(target, members):
-    """(path or bytes, name)s; the archive's size. It replaces what is there only if it is small enough."""
+    """Archives (path or bytes, name) pairs, and returns the archive's size. An existing archive is replaced only if the
+    new one is small enough."""
     part = target.with_name(target.name + ".part")
     with tarfile.open(part, "w:gz", compresslevel=5) as tar:
         for content, name in members:
@@ -38,8 +39,8 @@ def excerpt(path):
         return begin + b"\n[...]\n" + file.read()
 
 
-class Home:
-    """The folder `out`, into which go the files under `stages` of call number `call`."""
+class ResultFolder:
+    """The folder `out`, which receives the files below `stages` of call number `call`."""
 
     def __init__(self, out, call, stages):
         self.out, self.call, self.stages = out, call, stages
@@ -51,7 +52,7 @@ class Home:
             file.write(text + "\n")
 
     def keep(self, path, stage):
-        """A large file gets an archive of its own; or why it does not."""
+        """Writes a large file to a separate archive; returns its name, or why it was left behind."""
         name = f"call{self.call}_{stage}.tar.gz"
         if len(self.kept) == ARCHIVES or name in self.kept:
             return f"{path.name}: left behind, too many files"
@@ -61,7 +62,7 @@ class Home:
         return f"{path.name}: in {name}"
 
     def save(self):
-        """Everything so far into one archive; of long logs both ends, large files by name only."""
+        """Writes everything so far to one archive: both ends of long logs, and only the names of large files."""
         members, dropped = [], []
         for path in sorted(self.stages.rglob("*")):
             if not path.is_file() or path.is_symlink():
@@ -71,7 +72,7 @@ class Home:
                 members.append((excerpt(path), name))
             elif size > FILE_BYTES:
                 dropped.append(f"{name}: {size} bytes")
-            else:  # read at once: what still runs may write to it
+            else:  # read completely first: a running process may write to it
                 members.append((path.read_bytes(), name))
         target = self.out / f"call{self.call}.tar.gz"
         while True:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs one of the calls of scripts/gpu_stages.py on a machine with a GPU. This script lies in what
-scripts/gpu_pack.sh packed on another one: neither compiler nor package nor network nor checkout is needed.
+"""Runs one of the calls of scripts/gpu_stages.py on a machine with a GPU, from the archive that scripts/gpu_pack.sh
+packed on another machine: it needs no compiler, packages, network or checkout.
   mkdir pack && tar -xf gpu_binaries.tar.gz -C pack && pack/scripts/gpu_check.sh CALL SECONDS OUT [STAGE...]
-Each stage has a time limit, ends with a verdict line, and is then in OUT, whatever becomes of the rest:
-OUT/callN.txt (the lines), OUT/callN.tar.gz (everything that was written, rewritten after each stage) and
-OUT/callN_STAGE.tar.gz (a large file worth keeping). No file is larger than 15 MiB, none are more than 8.
-A stage is started only while there is time left of SECONDS. STAGEs, of any call, go first, behind `machine`.
-Exit code 1 if a stage failed, 2 for bad arguments; scripts/gpu_results.py OUT reads what came back."""
+Each stage has a time limit, ends with a verdict line, and is then saved in OUT, whatever happens later:
+OUT/callN.txt (the lines), OUT/callN.tar.gz (all output, rewritten after each stage) and OUT/callN_STAGE.tar.gz (a
+large file worth keeping). There are at most 8 files of at most 15 MiB each. A stage is started only if enough of
+SECONDS is left. STAGEs, of any call, run first, after `machine`.
+Exit code 1 if a stage failed, 2 for bad arguments; scripts/gpu_results.py OUT evaluates the results."""
 import concurrent.futures
 import itertools
 import json
@@ -26,10 +26,10 @@ import gpu_stage
 import gpu_stages
 from gpu_stage import BAD
 
-PACK = pathlib.Path(__file__).resolve().parent.parent  # with this script's folder in it
-PATIENCE = int(os.environ.get("MUO_CHECK_PATIENCE", "1"))  # times the limits of stages
-GRACE = 5  # seconds between SIGTERM and SIGKILL, and again until the dead are given up
-LEAST = 10  # seconds that a stage is started with at least
+PACK = pathlib.Path(__file__).resolve().parent.parent  # contains this script's folder
+PATIENCE = int(os.environ.get("MUO_CHECK_PATIENCE", "1"))  # multiplies the stages' time limits
+GRACE = 5  # seconds from SIGTERM to SIGKILL, and from that until the process is abandoned
+LEAST = 10  # least seconds left to start a stage
 AT_ONCE = 8  # parallel stages
 MOST_RESTARTS = 12
 MONITOR = ["nvidia-smi", "--query-gpu=timestamp,memory.used,utilization.gpu,power.draw,clocks.sm,"
@@ -37,7 +37,7 @@ MONITOR = ["nvidia-smi", "--query-gpu=timestamp,memory.used,utilization.gpu,powe
 
 
 def cuda_libraries():
-    """Folders with CUDA's libraries: the Python packages that PyTorch brings, then a toolkit's."""
+    """Folders with CUDA's libraries: those of PyTorch's Python packages, then a toolkit's."""
     roots = {pathlib.Path(p) for p in sys.path if p}
     found = {str(f.parent) for root in roots for f in root.glob("nvidia/**/lib*.so.*")}
     toolkit = pathlib.Path("/usr/local/cuda/lib64")
@@ -52,8 +52,8 @@ def tail(path, lines=12):
         return file.read().decode(errors="replace").splitlines()[-lines:]
 
 
-def say(text):
-    """Who listens may have gone: the call goes on."""
+def print_line(text):
+    """Prints a line; continues the call even if nobody reads standard output any more."""
     try:
         print(text, flush=True)
     except OSError:
@@ -61,7 +61,7 @@ def say(text):
 
 
 class Child:
-    """A command in a process group of its own, whose output goes to files: no pipe can block."""
+    """A command in its own process group, with output to files, so that no pipe can block."""
 
     def __init__(self, command, folder, environment):
         with open(folder / "stdout.txt", "ab") as out, open(folder / "stderr.txt", "ab") as err:
@@ -70,12 +70,12 @@ class Child:
                 stdin=subprocess.DEVNULL, start_new_session=True)
 
     def wait(self, seconds):
-        """Its exit code, negative for a signal; None if it was ended after so many seconds."""
+        """Returns the exit code, negative for a signal; None if it was terminated after this time."""
         try:
             code = self.process.wait(max(seconds, 0.1))
         except subprocess.TimeoutExpired:
             code = None
-        self.end()  # what it may have left behind, too
+        self.end()  # also ends remaining child processes
         return code
 
     def end(self):
@@ -84,14 +84,14 @@ class Child:
                 os.killpg(self.process.pid, number)
             except ProcessLookupError:
                 return
-            try:  # a process that hangs in the driver does not die: not waited for, either
+            try:  # a process that hangs in the driver cannot be killed: do not wait for it
                 self.process.wait(GRACE)
             except subprocess.TimeoutExpired:
                 continue
 
 
 class Check:
-    """A call under way: where things are, and what has ended how."""
+    """The state of a call: its folders, and the verdicts of finished stages."""
 
     def __init__(self, call, seconds, out, work):
         self.call, self.work = call, work
@@ -100,9 +100,9 @@ class Check:
         self.pack, self.stages = PACK, work / "stages"
         self.verdicts, self.unavailable, self.children = {}, {}, set()
         self.lock = threading.RLock()
-        self.home = gpu_archives.Home(out, call, self.stages)
+        self.results = gpu_archives.ResultFolder(out, call, self.stages)
         self.stages.mkdir()
-        (self.stages / "pack").mkdir()  # what results are compared with goes home, too
+        (self.stages / "pack").mkdir()  # also return the references of the results
         for name in ("commit", "reference_fp32.jsonl", "reference_bf16.jsonl", "shards.json"):
             if (self.pack / name).is_file():
                 shutil.copy(self.pack / name, self.stages / "pack" / name)
@@ -111,17 +111,17 @@ class Check:
         self.monitor = self.start_monitor()
 
     def use_libraries_that_load(self):
-        """The packed C++ library may want a newer C library than this machine's; its own will do then."""
+        """Uses the machine's own C++ library if the packed one needs a newer C library than the machine has."""
         shown = subprocess.run([self.pack / "muograph", "--version"], capture_output=True, text=True,
                                timeout=60)
         if shown.returncode != 0:
             for name in ("libstdc++.so.6", "libgcc_s.so.1"):
                 (self.pack / name).unlink(missing_ok=True)
-            self.home.line(f"the machine's own C++ library, as with the packed one: {shown.stderr.strip()}")
+            self.results.line(f"using the machine's own C++ library; with the packed one: {shown.stderr.strip()}")
 
     def start_monitor(self):
         self.gpu_log = self.stages / "gpu.csv"
-        longest = ["timeout", "-s", "KILL", f"{self.left() + 60:.0f}"]  # should this program be killed
+        longest = ["timeout", "-s", "KILL", f"{self.left() + 60:.0f}"]  # in case this program is killed
         try:
             with open(self.gpu_log, "wb") as log:
                 return subprocess.Popen([*longest, *MONITOR], stdout=log, stderr=subprocess.DEVNULL,
@@ -132,10 +132,10 @@ class Check:
     def environment(self, stage):
         out = {**os.environ, **stage.environment}
         out["PYTHONDONTWRITEBYTECODE"] = "1"
-        if not stage.python:  # PyTorch finds its own; our programs find what else they need by $ORIGIN
+        if not stage.python:  # PyTorch finds its own; our programs find others by $ORIGIN
             out["LD_LIBRARY_PATH"] = ":".join(
                 part for part in (self.libraries, os.environ.get("LD_LIBRARY_PATH")) if part)
-            out["XDG_CACHE_HOME"] = str(self.work / "cache")  # products are measured in this check
+            out["XDG_CACHE_HOME"] = str(self.work / "cache")  # algorithms of products are measured anew in this check
         return out
 
     def folder(self, name):
@@ -156,7 +156,7 @@ class Check:
             reason = self.reason_against(stage)
             record.update(self.execute(stage) if reason is None else
                           {"verdict": reason[0], "why": reason[1]})
-        except Exception as error:  # of this program: the call goes on
+        except Exception as error:  # an error of this program: continue the call
             record.update(verdict="failed", why=f"{type(error).__name__}: {error}")
         record["seconds"] = round(time.monotonic() - begin, 2)
         self.end(stage, record)
@@ -200,7 +200,7 @@ class Check:
         return {**record, "verdict": verdict, "why": why}
 
     def execute_within(self, stage, command, folder, limit, record):
-        """Runs the command; where cases are numbered, one that ends it costs this case only."""
+        """Runs the command; if cases are numbered, one that crashes the command loses only this case."""
         end = time.monotonic() + limit
         more = []
         for _ in range(MOST_RESTARTS):
@@ -231,28 +231,28 @@ class Check:
             why = f": {record['why']}" if record.get("why") else ""
             line = (f"call {self.call} {record['at_s']:7.1f} s  [{record['verdict']}] {stage.name}{why}"
                     + (f" ({'; '.join(details + record.get('kept', []))})" if details else ""))
-            say(line)
+            print_line(line)
             if record["verdict"] in BAD and ran:
                 for name in ("stdout.txt", "stderr.txt"):
                     for text in tail(folder / name):
-                        say(f"    {text[:200]}")
+                        print_line(f"    {text[:200]}")
             try:
                 with open(self.stages / "verdicts.jsonl", "a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
-                self.home.line(line)
-                self.home.save()
-            except OSError as error:  # a full disk, maybe not for ever
-                say(f"    not saved: {error}")
+                self.results.line(line)
+                self.results.save()
+            except OSError as error:  # possibly a temporarily full disk
+                print_line(f"    not saved: {error}")
 
     def keep(self, stage, folder):
         try:
-            return [self.home.keep(path, stage.name) for pattern in stage.keep
+            return [self.results.keep(path, stage.name) for pattern in stage.keep
                     for path in sorted(folder.glob(pattern))]
         except OSError as error:
             return [f"not kept: {error}"]
 
     def terminate(self):
-        self.deadline = 0  # nothing is started any more
+        self.deadline = 0  # no further stage starts
         self.stop()
         sys.exit(143)
 
@@ -264,13 +264,13 @@ class Check:
 
 
 def last_case(path):
-    """The number of the last case that a program with numbered cases began."""
+    """The number of the last case that a program with numbered cases started."""
     found = [int(match[1]) for line in tail(path, 50) if (match := re.match(r"\[(\d+)\]", line))]
     return found[-1] if found else None
 
 
 def peak_of(log, seen):
-    """What nvidia-smi saw since the log was `seen` bytes long."""
+    """The peaks that nvidia-smi recorded since the log was `seen` bytes long."""
     try:
         with open(log, "rb") as file:
             file.seek(seen)
@@ -286,7 +286,7 @@ def peak_of(log, seen):
 
 
 def headline(folder):
-    """The figures of a benchmark that printed JSON, all of it or in its last line."""
+    """The main figures of a benchmark that printed JSON, completely or in its last line."""
     try:
         text = (folder / "stdout.txt").read_text().strip()
         facts = json.loads(text if text.startswith("{\n") else text.splitlines()[-1])
@@ -307,10 +307,10 @@ def run_call(check, stages):
 
 
 def chosen(check, first):
-    """The call's stages behind those that are named; STAGE* names all that begin so."""
+    """The named stages, followed by those of the call; STAGE* names all with that prefix."""
     calls = {number: make(check) for number, make in gpu_stages.CALLS.items()}
     everything = {stage.name: stage for stages in (*calls.values(), gpu_stages.by_name_only(check)) for stage in stages}
-    named = ["machine"]  # without which nobody knows later whose results these are
+    named = ["machine"]  # identifies the machine of the results
     for name in first:
         found = [one for one in everything if one == name or
                  (name.endswith("*") and one.startswith(name[:-1]))]
@@ -327,7 +327,7 @@ def main(arguments):
         return 2
     call, seconds, out, *first = arguments
     if not (PACK / "tests.json").is_file():
-        print(f"gpu_check.py: {PACK} is not what scripts/gpu_pack.sh packs: unpack its archive into an empty "
+        print(f"gpu_check.py: {PACK} is not an archive of scripts/gpu_pack.sh: unpack its archive into an empty "
               "folder, and run the scripts/gpu_check.sh there", file=sys.stderr)
         return 2
     if any(pathlib.Path(out).glob(f"call{call}*")):
@@ -342,10 +342,10 @@ def main(arguments):
         finally:
             check.stop()
             with check.lock:
-                check.home.save()
+                check.results.save()
     bad = [name for name, record in check.verdicts.items() if record["verdict"] in BAD]
     by_verdict = sorted(record["verdict"] for record in check.verdicts.values())
-    say("; ".join(f"{verdict}: {len(list(group))}" for verdict, group in
+    print_line("; ".join(f"{verdict}: {len(list(group))}" for verdict, group in
                   itertools.groupby(by_verdict)) + (f"; bad: {', '.join(bad)}" if bad else ""))
     return int(bool(bad))
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Builds what scripts/gpu_check.sh runs and puts it into one archive, with that script, every library but
-# CUDA's, data to train on and what the CPU has computed beforehand: a machine with a GPU needs neither
-# checkout nor compiler nor package nor network. Programs find their libraries by $ORIGIN: LD_LIBRARY_PATH
-# there is CUDA's alone.
+# Builds the programs that scripts/gpu_check.sh runs and packs them into one archive, with that script, all
+# libraries
+# except CUDA's, training data and results precomputed on the CPU: the machine with the GPU needs no checkout,
+# compiler,
+# packages or network. Programs find their libraries by $ORIGIN, since LD_LIBRARY_PATH there is for CUDA only.
 #   scripts/gpu_pack.sh [--nanochat CHECKOUT] [--build DIR] [ARCHIVE]
-# --nanochat: carries nanochat's newest commit there, for a measurement beside it; it is in no commit of
-# ours. --build: another build than that of the gpu preset, which is made then. ARCHIVE:
-# build/gpu_binaries.tar.gz, at most 40 MiB.
+# --nanochat: includes nanochat's newest commit, for a comparison; it is in no commit of this repository.
+# --build: uses this build instead of building the gpu preset. ARCHIVE: default build/gpu_binaries.tar.gz, at most
+# 40 MiB.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -27,7 +28,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 if [ -n "$nanochat" ] && ! git -C "$nanochat" rev-parse HEAD >/dev/null 2>&1; then
-  echo "gpu_pack.sh: $nanochat is no checkout of nanochat" >&2
+  echo "gpu_pack.sh: $nanochat is not a checkout of nanochat" >&2
   exit 2
 fi
 
@@ -43,7 +44,7 @@ mkdir -p "$folder/$avx512"
 for file in "${programs[@]}" {,"$avx512/"}lib{muograph_core,simd_results}.so libmuograph_cuda.so; do
   strip -o "$folder/$file" "$build/$file"
 done
-# What the linker finds here and another system may lack. The C library and CUDA stay that system's.
+# Libraries that another system may lack. The C library and CUDA's are taken from that system.
 ldd "$build/kernels_test" "$build/muograph" "$build/libmuograph_core.so" |
   awk '$3 ~ /^\// {print $3}' | sort -u |
   grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux[^/]*)\.so' |
@@ -52,7 +53,7 @@ ldd "$build/kernels_test" "$build/muograph" "$build/libmuograph_core.so" |
 astray=$(env -u LD_LIBRARY_PATH ldd "$folder/muograph" | awk '$1 ~ /^lib(muograph|stdc)/ {print $3}' |
   grep -v "^$(realpath "$folder")/" || true)
 if [ -n "$astray" ]; then
-  echo "gpu_pack.sh: programs of $build find $astray, not what is packed beside them (\$ORIGIN)" >&2
+  echo "gpu_pack.sh: programs of $build use $astray instead of the packed libraries (\$ORIGIN)" >&2
 fi
 
 find /usr/include -maxdepth 1 -name '*.h' | LC_ALL=C sort | xargs cat |
@@ -68,14 +69,14 @@ git rev-parse --short=12 HEAD >"$folder/commit"
 changed=$(git status --porcelain --untracked-files=no)
 if [ -n "$changed" ]; then
   echo "$(cat "$folder/commit") (changed)" >"$folder/commit"
-  printf 'gpu_pack.sh: results will not be those of a commit; changed are:\n%s\n' "$changed" >&2
+  printf 'gpu_pack.sh: results will not belong to a commit; changed files:\n%s\n' "$changed" >&2
 fi
 
 tar -C "$folder" --sort=name --owner=0 --group=0 -cf - . | gzip -9 >"$archive.part"
 size=$(stat -c %s "$archive.part")
 du -ah "$folder" | sort -rh | head -12
 if [ "$size" -gt $((most_mib << 20)) ]; then
-  echo "gpu_pack.sh: the archive has $((size >> 20)) MiB, at most $most_mib may travel" >&2
+  echo "gpu_pack.sh: the archive has $((size >> 20)) MiB, the limit is $most_mib" >&2
   exit 3
 fi
 mv "$archive.part" "$archive"

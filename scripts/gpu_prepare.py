@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What scripts/gpu_check.py needs besides programs, into the folder that scripts/gpu_pack.sh packs:
+"""Writes what scripts/gpu_check.py needs besides programs to the folder that scripts/gpu_pack.sh packs:
   scripts/gpu_prepare.py BUILD PACK        BUILD has the programs, PACK has text.txt
-PACK/scripts, PACK/configs and PACK/tests: the files of the checkout that stages read, where they lie in it;
-PACK/tests.json: test suites, each of which gets a process; PACK/reference_DTYPE.jsonl: the first steps of
-the text run of scripts/gpu_stages.py on this machine's CPU, with which the same run on a GPU is compared."""
+PACK/scripts, PACK/configs and PACK/tests: files of the checkout that stages read, under the same paths;
+PACK/tests.json: test suites, each of which runs in its own process; PACK/reference_DTYPE.jsonl: the first steps of
+the text run of scripts/gpu_stages.py on this machine's CPU, the reference of the same run on a GPU."""
 import json
 import pathlib
 import shutil

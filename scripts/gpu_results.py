@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Turns what the calls of scripts/gpu_check.sh left in OUT, be it a part only, into JSON for
-tests/bench/results, and prints the rows of docs/status.md with what ran on the GPU. Of several OUTs, and calls,
-the last one counts that ran a stage.
+"""Converts the output of scripts/gpu_check.sh in OUT, complete or partial, to JSON for tests/bench/results, and prints
+the rows of docs/status.md updated with what ran on the GPU. If several OUTs or calls ran a stage, the last one counts.
   scripts/gpu_results.py OUT... [--results DIR]      exit code 1 if a stage failed
   scripts/gpu_results.py --facts PACK             JSON of the machine at hand, for gpu_check"""
 import argparse
@@ -25,7 +24,7 @@ PROFILED = ("gpu__time_duration.sum", "Duration", "SM Frequency", "Compute (SM) 
             "L2 Cache Throughput", "Achieved Occupancy", "Registers Per Thread", "Waves Per SM")
 NANOCHAT_PUBLISHED = {"tokens_per_s": 546000, "what": "nanochat's own figure for d12 on one H100, with "
                       "FlashAttention-3"}
-# The table of docs/status.md: how a row begins, and the stages that are its proof.
+# The table of docs/status.md: the beginning of a row, and the stages that prove it.
 FEATURES = {
     "plain GPT": ["kernel_tests_*", "kernels_*", "models", "device_step_1"],
     "nanochat's extras": ["every_kernel_*", "models", "extras", "step_d12_32"],
@@ -67,7 +66,7 @@ def facts(pack):
 
 
 class Stages:
-    """What came back: verdicts of stages, and their files."""
+    """The results: verdicts of stages, and their files."""
 
     def __init__(self, outs, folder):
         self.folder, self.verdicts, self.facts = folder, {}, {}
@@ -104,12 +103,12 @@ class Stages:
         return next(iter(sorted(self.folder.glob(f"*/pack/{name}"))), self.folder / "none")
 
     def row(self, stage):
-        """Verdict, what the command measured, and what nvidia-smi saw."""
+        """The verdict, the command's measurements, and those of nvidia-smi."""
         verdict = self.verdicts[stage]
         seen = {key: verdict[key] for key in ("commit", "peak_gpu_mib", "peak_w", "least_sm_mhz", "why")
                 if verdict.get(key)}
         measured = json_of(self.path(stage, "stdout.txt"))
-        if measured is None:  # it was interrupted: what it had measured until then
+        if measured is None:  # interrupted: use the measurements printed so far
             said = self.path(stage, "stderr.txt")
             text = said.read_text(errors="replace") if said.is_file() else ""
             found = re.findall(r"^(.+): ([\d.]+) ms an? (?:step|update)$", text, re.M)
@@ -126,7 +125,7 @@ def json_of(path):
 
 
 def json_lines(path):
-    """The last line may have been cut."""
+    """The objects in a JSON Lines file, whose last line may be incomplete."""
     rows = []
     for line in path.read_text(errors="replace").splitlines() if path.is_file() else []:
         try:
@@ -174,7 +173,7 @@ def kernels(stages):
 
 
 def profiled(path):
-    """Of each kernel, in the order in which they ran, what it is judged by."""
+    """The metrics of each kernel, in order of execution."""
     lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
     table = csv.DictReader(io.StringIO("\n".join(line for line in lines if line.startswith('"'))))
     kernels = {}
@@ -186,7 +185,7 @@ def profiled(path):
 
 
 def peers(stages):
-    """nanochat's figures and ours from the same call."""
+    """nanochat's figures, and ours from the same call."""
     out = {}
     for theirs, ours, figure in (("nanochat", "step_d12", "tokens_per_s"),
                                  ("nanochat_d24", "optimizer_d24", "update_ms")):
@@ -235,7 +234,7 @@ def training(stages):
 
 
 def status(stages, file):
-    """Rows of docs/status.md; those that no stage has touched stay as they are."""
+    """The rows of docs/status.md; rows without a stage that ran stay unchanged."""
     where = f"{stages.facts.get('gpu', 'GPU')}, {stages.facts.get('date', '')}"
     for line in (ROOT / "docs/status.md").read_text().splitlines():
         cells = line.split(" | ")
@@ -265,7 +264,7 @@ def main():
         print(json.dumps(facts(arguments.facts)))
         return 0
     if not arguments.out:
-        parser.error("OUT, the folder that scripts/gpu_check.sh filled")
+        parser.error("give OUT, the output folder of scripts/gpu_check.sh")
     with tempfile.TemporaryDirectory() as folder:
         stages = Stages(arguments.out, pathlib.Path(folder))
         if not stages.verdicts:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Token shards of C and C++ headers and Python sources of this machine, for a training run elsewhere.
+"""Writes token shards of this machine's C and C++ headers and Python sources, for a training run on another machine.
   scripts/gpu_shards.py DIR [--tokens N] [--vocab-size V] [--sources FOLDER...]
-Writes DIR/train.bin and DIR/val.bin (llm.c's format, data/shards.h), and DIR.json, which says what they are.
-A token is a byte, or one of the V - 257 pieces that save most bytes: a word or a run of signs or
-blanks, with the blank before it. Id 256 starts a file. It is no BPE: losses compare with nothing else."""
+Writes DIR/train.bin and DIR/val.bin (llm.c's format, data/shards.h), and DIR.json, which describes them.
+A token is a byte, or one of the V - 257 pieces that save the most bytes: a word or a run of punctuation or blanks, with
+the blank before it. Id 256 starts a file. It is no BPE: losses are not comparable with anything else."""
 import argparse
 import array
 import collections
@@ -19,12 +19,12 @@ START, FIRST_PIECE = 256, 257
 PIECE = re.compile(rb" ?[A-Za-z_]+| ?[0-9]+| ?[^\sA-Za-z0-9_]+|\s+")
 WHAT = "C and C++ headers and Python sources; bytes and the pieces that save most bytes, no BPE"
 SUFFIXES = {".h", ".hpp", ".py"}
-VAL_FILES = 20  # of which one is held out
+VAL_FILES = 20  # one file in this many is held out
 SOURCES = ["/usr/include", os.path.dirname(os.__file__)]
 
 
 def texts(sources, most_bytes):
-    """Files, none twice, in an order that depends on their contents only."""
+    """Distinct files, in an order that depends only on their contents."""
     found = {}
     for source in sources:
         for path in pathlib.Path(source).rglob("*"):

@@ -1,7 +1,7 @@
-"""A stage of scripts/gpu_check.py, and how its end is judged: a function of the folder with its output
-(stdout.txt, stderr.txt) and its exit code (negative: a signal; None: ended by its time limit) that gives
-a verdict and why. Verdicts: passed, failed, killed, timeout, hung (of a trial), tool unavailable, and of
-stages that were not started: no time, skipped."""
+"""A stage of scripts/gpu_check.py, and the functions that judge its result: they take the folder with its output
+(stdout.txt, stderr.txt) and its exit code (negative: a signal; None: ended by its time limit) and return a verdict and
+a reason. Verdicts: passed, failed, killed, timeout, hung (for a trial), tool unavailable; and for stages that were not
+started: no time, skipped."""
 import dataclasses
 import json
 import signal
@@ -11,7 +11,7 @@ import typing
 BAD = ("failed", "timeout", "killed")
 RAN = (*BAD, "passed", "hung")
 SANITIZER_FOUND = 9  # its --error-exitcode
-CASES_FAILED = 4  # exit code of cuda_kernels_bench, which has gone on behind them
+CASES_FAILED = 4  # exit code of cuda_kernels_bench, which continues after failed cases
 
 
 def text_of(path):
@@ -19,12 +19,12 @@ def text_of(path):
 
 
 def last_line(folder):
-    """Of what the command said about its failure."""
+    """The last line of output, which describes the failure."""
     for name in ("stderr.txt", "stdout.txt"):
         lines = [line.strip() for line in text_of(folder / name).splitlines() if line.strip()]
         if lines:
             return lines[-1][:300]
-    return "it said nothing"
+    return "no output"
 
 
 def by_exit(folder, code):
@@ -36,7 +36,7 @@ def by_exit(folder, code):
 
 
 def tests_of(path):
-    """Names of the tests of a GoogleTest report: passed, failed, skipped; None without one."""
+    """Names of passed, failed and skipped tests of a GoogleTest report; None without a report."""
     try:
         report = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -51,11 +51,11 @@ def tests_of(path):
 
 
 def by_trial(judge):
-    """Of what may hang by a driver's choice: a peer that did not come within the deadline is an answer."""
+    """For commands that the driver may legitimately let hang: a missed deadline of a peer counts as a result."""
     def judged(folder, code):
         verdict, why = judge(folder, code)
         said = text_of(folder / "stdout.txt") + text_of(folder / "stderr.txt")
-        waited = [line.strip() for line in said.splitlines() if "which did not come" in line]
+        waited = [line.strip() for line in said.splitlines() if "which did not arrive" in line]
         return ("hung", waited[0][:300]) if verdict == "failed" and waited else (verdict, why)
     return judged
 
@@ -83,7 +83,7 @@ def by_cases(folder, code):
 
 
 def by_python(folder, code):
-    """Of a script that needs a package which this machine may lack."""
+    """For a script that needs a package which this machine may lack."""
     verdict, why = by_exit(folder, code)
     if verdict == "failed" and "ModuleNotFoundError" in why:
         return "tool unavailable", why
@@ -91,7 +91,7 @@ def by_python(folder, code):
 
 
 def by_sanitizer(folder, code):
-    """Sanitizers need a debugger's interface, which some virtual machines do not give."""
+    """For sanitizers: they need a debugger interface, which some virtual machines do not provide."""
     text = text_of(folder / "stdout.txt") + text_of(folder / "stderr.txt")
     summaries = [line.strip("= \n") for line in text.splitlines() if "SUMMARY:" in line]
     if code == SANITIZER_FOUND or any(" 0 errors" not in f" {line}" and "(0 errors" not in line
@@ -116,15 +116,15 @@ def by_profiler(folder, code):
 @dataclasses.dataclass
 class Stage:
     name: str
-    seconds: int  # its limit
-    command: typing.Any  # words, or a function of the Check that gives them
+    seconds: int  # time limit
+    command: typing.Any  # words, or a function of the Check that returns them
     judge: typing.Callable = by_exit
     environment: dict = dataclasses.field(default_factory=dict)
-    expected: int = 6  # seconds on one H100, if steps reach a quarter of its peak
+    expected: int = 6  # expected seconds on one H100, if steps reach a quarter of its peak
     least: int = 0  # seconds that must be left to start it; 0: a few
     after: str = ""  # a stage that must have passed
-    parallel: bool = False  # with its neighbours
-    numbered: bool = False  # cases: `[N] ...`, --from N
-    python: bool = False  # with the machine's own packages and libraries
-    tool: str = ""  # of the machine, whose absence ends the stage only; replaces the first word
-    keep: tuple = ()  # patterns of large files to bring home
+    parallel: bool = False  # runs together with its neighbours
+    numbered: bool = False  # prints cases as `[N] ...`, accepts --from N
+    python: bool = False  # uses the machine's own packages and libraries
+    tool: str = ""  # of the machine, whose absence only fails the stage; replaces the first word
+    keep: tuple = ()  # patterns of large files to return

@@ -1,6 +1,6 @@
-"""What scripts/gpu_check.py runs, in order: three calls of 220, 250 and 250 s, and a fourth for machines with
-several GPUs. With MUO_CHECK_REHEARSAL set (all, or few tests of a stage) the same stages at sizes for the
-SIMT tier, which tests/system/gpu_check_test.py goes through."""
+"""The stages of scripts/gpu_check.py, in order: three calls of 220, 250 and 250 s, and a fourth for machines with
+several GPUs. With MUO_CHECK_REHEARSAL set (to all or few tests of a stage), the same stages have sizes for the SIMT
+tier, for tests/system/gpu_check_test.py."""
 import dataclasses
 import json
 import os
@@ -12,21 +12,21 @@ from gpu_stage import (SANITIZER_FOUND, Stage, by_cases, by_profiler, by_python,
                        by_tests, by_trial)
 
 REHEARSAL = bool(os.environ.get("MUO_CHECK_REHEARSAL"))
-FEW = os.environ.get("MUO_CHECK_REHEARSAL") == "few"  # one test of each stage
+FEW = os.environ.get("MUO_CHECK_REHEARSAL") == "few"  # one test per stage
 BACKEND = "simt" if REHEARSAL else "cuda"
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 D12_SECONDS = 2 if REHEARSAL else 60
 D12_TOKENS = 64 if REHEARSAL else 2**19
-D12_MICRO = 64 if REHEARSAL else 2**16  # of one micro-step
+D12_MICRO = 64 if REHEARSAL else 2**16  # tokens of one micro-step
 REFERENCE_STEPS = 2 if REHEARSAL else 10
 RANKS = (1, 2) if REHEARSAL else (1, 2, 4, 8)
-# Kernels of ours that a step of d12 spends most on: cases of cuda_kernels_bench.
+# Our most expensive kernels in a step of d12: cases of cuda_kernels_bench.
 HOT = ("attention/window2047", "attention_backward/window2047", "cross_entropy", "mix_norm", "rotary_norm",
        "relu_squared_backward", "symmetric_product/gram")
-# Rows of decoders of different sizes may differ in rounding, where a library chooses by size.
+# Decoders of different sizes may round differently, because libraries choose algorithms by size.
 DECODER = "Decoder.ReplayIs*:Decoder.AStepGoesOn*:Decoder.AFullRow*:Decoder.ALongContext*"
 SAME_BITS = ("--deterministic", "on")
-DEADLINE = {"MUO_PEER_DEADLINE_MS": "120000" if REHEARSAL else "5000"}  # of a rank that waits for another
+DEADLINE = {"MUO_PEER_DEADLINE_MS": "120000" if REHEARSAL else "5000"}  # of a rank waiting for another
 ON_BACKEND = {"MUO_TEST_BACKEND": BACKEND, **DEADLINE}
 SINGLE = ["--backend", "cuda", "--devices", "1"]
 
@@ -38,7 +38,7 @@ def gpu_count():
 
 
 def nanochat_sizes(depth, rows, tokens):
-    """A model of nanochat's, T = 2048 and V = 32768."""
+    """Options of a nanochat model with T = 2048 and V = 32768."""
     if REHEARSAL:
         return ["--depth", 1, "--n-embd", 32, "--n-head", 2, "--vocab-size", 300, "--max-seq-len", 16,
                 "--device-batch-size", 1, "--total-batch-size", D12_TOKENS]
@@ -47,7 +47,7 @@ def nanochat_sizes(depth, rows, tokens):
 
 
 def text_run(pack, quiet=REHEARSAL):
-    """A run on text whose first steps the host has computed beforehand; quiet: no evaluation, no sample."""
+    """Options of a run on text whose first steps were precomputed on the host; quiet: no evaluation, no sample."""
     small = ["--depth", 1, "--n-embd", 32, "--n-head", 2, "--max-seq-len", 16, "--total-batch-size", 128,
              "--warmup-steps", 1]
     return ["--config", SCRIPTS.parent / "configs/quick.toml", "--data", pack / "text.txt",
@@ -63,14 +63,14 @@ def tests(name, seconds, program, pattern, **more):
 
 
 def suites(check, program, seconds, parameter="", name="", **more):
-    """A process for each suite: a trap takes the others of its process along."""
+    """One process per suite, because a trap also ends the other suites of its process."""
     listed = json.loads((check.pack / "tests.json").read_text())
     return [tests(f"{name or program.removesuffix('_test')}_{suite.replace('/', '_')}", seconds, program,
                   f"{suite}.*{parameter}", **more) for suite in listed[program]]
 
 
 def kernel_tests(check, processes=8):
-    """Every suite, in few processes: loading CUDA's libraries takes most of the time of one."""
+    """All suites in few processes, because loading CUDA's libraries takes most of a process' time."""
     listed = json.loads((check.pack / "tests.json").read_text())["kernels_test"]
     return [tests(f"kernel_tests_{i}", 120, "kernels_test", ":".join(f"{suite}.*" for suite in listed),
                   parallel=True, expected=25,
@@ -79,7 +79,7 @@ def kernel_tests(check, processes=8):
 
 
 def by_name_only(check):
-    """Stages of no call: a suite of kernels, should one take its process along."""
+    """Stages that belong to no call: single suites of kernels, in case one crashed its process."""
     return suites(check, "kernels_test", 90, parallel=True)
 
 
@@ -104,10 +104,10 @@ def every_kernel(attention, **more):
 
 
 def sanitized(tool, seconds, **more):
-    """Our kernels only: a library's take minutes. So initcheck does not see what a library writes, and would
-    report whoever reads it; racecheck ends with an internal error in cuBLAS's kernels, as whose it counts them:
-    these two get no products. Nor does racecheck know that bulk copies end at a barrier (cp.async.bulk, in gradients
-    of attention by warpgroups): it reports each read of what they brought, with __syncwarp() before each arrival, too."""
+    """A sanitizer on our kernels only, as a library's take minutes. initcheck therefore does not see a library's writes
+    and would report reads of its results, and racecheck has an internal error on cuBLAS's kernels: both skip matrix
+    products. racecheck also ignores that bulk copies complete at a barrier (cp.async.bulk, in attention gradients by
+    warpgroups) and reports every read of the copied data, even with __syncwarp() before each arrival."""
     products = "-gemm,-newton_schulz,-symmetric_product"
     some = {"initcheck": ["--filter", products], "racecheck": ["--filter", f"{products},-attention_backward"]}
     return Stage(tool, seconds, lambda c: [
@@ -117,7 +117,7 @@ def sanitized(tool, seconds, **more):
 
 
 def bench(name, seconds, what, depth, rows, *more, tokens=2**19, steps=6, gpus=1, **stage):
-    """`muograph bench`: of a step, 4 x steps + 2 of them are run."""
+    """`muograph bench`; a benchmark of steps runs 4 x steps + 2 of them."""
     return Stage(name, seconds, lambda c: [
         c.pack / "muograph", "bench", what, *nanochat_sizes(depth, rows, tokens), "--num-iterations",
         1000, "--backend", "cuda", "--devices", gpus, "--steps", 1 if REHEARSAL else steps, "--json", *more],
@@ -125,7 +125,7 @@ def bench(name, seconds, what, depth, rows, *more, tokens=2**19, steps=6, gpus=1
 
 
 def train(name, seconds, *more, steps=0, **stage):
-    """All of the text run, or a few steps."""
+    """The whole text run, or a few steps of it."""
     steps = steps or REHEARSAL and 3
     return Stage(name, seconds, lambda c: [
         c.pack / "muograph", "train", *text_run(c.pack, quiet=bool(steps)), *SINGLE, "--out", "run",
@@ -138,7 +138,7 @@ def model_of(check, stage):
 
 
 def nanochat(name, seconds, check, depth, rows, measured, **stage):
-    """nanochat itself, from its own files, that long after it is compiled."""
+    """nanochat itself, from its own files, measured for `measured` seconds after compilation."""
     return Stage(name, seconds, [
         sys.executable, SCRIPTS / "peer_nanochat_gpu.py", "--checkout", check.pack / "nanochat", "--depth",
         depth, "--rows", rows, "--length", 2048, "--vocabulary", 32768, "--tokens", 2**19, "--seconds",
@@ -155,7 +155,7 @@ def on_two_ranks(name, *more, **stage):
 
 
 def call_1(c):
-    """Whether it is right, most of it at once. A step's time comes early, as it decides what is done next."""
+    """Correctness, mostly in parallel. The time of a step is measured early, as it decides what to do next."""
     return [
         Stage("machine", 40, [sys.executable, SCRIPTS / "gpu_results.py", "--facts", c.pack], python=True),
         Stage("doctor", 60, [c.pack / "muograph", "doctor"]),
@@ -168,7 +168,7 @@ def call_1(c):
         *(tests(f"attention_{kind}", 90, "kernels_test", "Attention.*" if FEW else "Attention*", parallel=True,
                 environment={"MUO_ATTENTION": kind}, expected=12)
           for kind in ("own", "portable")),
-        *kernel_tests(c),  # with cuDNN's attention where it has a kernel
+        *kernel_tests(c),  # includes cuDNN's attention where it has a kernel
         bench("step_d12_32", 70, "step", 12, 32, steps=3, expected=35),
         train("train_d4", 90, *SAME_BITS, keep=("run/checkpoints/*/model.safetensors",), parallel=True, expected=30),
         train("train_d4_again", 90, *SAME_BITS, parallel=True, expected=30),
@@ -225,7 +225,7 @@ def call_2(c):
         gemm,
         bench("step_gemm_table", 60, "step", 12, 32, "--gemm-table",
               c.folder("gemm_table") / "gemm_table.json", after="gemm_table"),
-        # Every kernel of two steps, one after the other: the windows of four layers of a d12, and all of the rest.
+        # All kernels of two steps in sequence: the windows of four layers of a d12, and everything else.
         Stage("ncu_step", 8 if REHEARSAL else 90, lambda check: [
             "", "--clock-control", "none", "--cache-control", "none", "--csv", "--page", "details", "--metrics",
             "gpu__time_duration.sum", "--kernel-name-base", "demangled", check.pack / "muograph", "train", "--data",
@@ -258,7 +258,7 @@ def call_2(c):
 
 
 def d12_steps(check):
-    """As many as end in D12_SECONDS at the speed that was measured."""
+    """The number of steps that take D12_SECONDS at the measured speed."""
     seconds = min(D12_SECONDS, check.left() - 70)
     try:
         facts = json.loads((check.folder("step_d12") / "stdout.txt").read_text())
@@ -293,7 +293,7 @@ def call_3(c):
 
 
 def call_4(c):
-    """What needs several GPUs."""
+    """Stages that need several GPUs."""
     gpus = [count for count in (1, 2, 4, 8) if count <= gpu_count()]
     return [
         Stage("machine", 40, [sys.executable, SCRIPTS / "gpu_results.py", "--facts", c.pack], python=True),

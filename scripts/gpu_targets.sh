@@ -1,29 +1,28 @@
 #!/usr/bin/env bash
-# What the CUDA backend has to be compiled for on this machine, for scripts/train.sh.
+# Prints the GPU architectures to compile the CUDA backend for on this machine, for scripts/train.sh.
 #   scripts/gpu_targets.sh
-# Prints one line, CMake's architectures of the GPUs here ("90a-real;120-real"). If a GPU is too old
-# for muograph, a second line lists the UUIDs of the others: CUDA_VISIBLE_DEVICES for the run.
-# Exit codes: 0 printed; 1 no GPU here; 2 GPUs here that cannot be used: one line on standard error
-# says why, and what to do.
-# MUO_CUDA_ARCHITECTURES=90a-real is taken as it is. For tests: MUO_GPU_ROOT, the folder that /dev and
-# /proc are looked for in; MUO_SMI_SECONDS, after which nvidia-smi is given up.
+# Prints one line with CMake's architectures of the machine's GPUs ("90a-real;120-real"). If a GPU is too old for
+# muograph, a second line lists the UUIDs of the others: CUDA_VISIBLE_DEVICES for the run.
+# Exit codes: 0 printed; 1 no GPU; 2 the GPUs cannot be used: one line on standard error says why and what to do.
+# MUO_CUDA_ARCHITECTURES=90a-real overrides the detection. For tests: MUO_GPU_ROOT, the folder that contains dev and
+# proc; MUO_SMI_SECONDS, the timeout of nvidia-smi.
 set -euo pipefail
 
-oldest_driver=580    # of CUDA 13.0
+oldest_driver=580    # required by CUDA 13.0
 oldest_capability=80
 timeout=${MUO_SMI_SECONDS:-10}
 
 no_gpu() { exit 1; }
 refuse() { echo "$*" >&2; exit 2; }
 
-# Not /dev/nvidiactl and its like, which are there without a GPU too.
+# Without /dev/nvidiactl and similar files, which also exist without a GPU.
 shopt -s nullglob
 devices=("${MUO_GPU_ROOT:-}"/dev/nvidia[0-9]*)
 shopt -u nullglob
 devices=("${devices[@]#"${MUO_GPU_ROOT:-}"}")
 
-# Runs nvidia-smi with these arguments and fills `answer`. A process that is stuck in the driver cannot
-# be killed, so `timeout`, which waits for its child, would hang with it: here nobody waits.
+# Runs nvidia-smi with these arguments and fills `answer`. A process that is stuck in the driver cannot be killed:
+# `timeout`, which waits for its child, would hang as well, so the process is abandoned instead.
 answer=
 ask() {
   local file pid deadline=$((SECONDS + timeout)) code=0
@@ -36,7 +35,7 @@ ask() {
       disown "$pid"
       rm -f "$file"
       refuse "nvidia-smi does not answer for $timeout s, so the NVIDIA driver hangs: see" \
-             "\`dmesg | grep -i nvrm\`; a reboot mends it"
+             "\`dmesg | grep -i nvrm\`; a reboot fixes it"
     fi
     sleep 0.02
   done
@@ -53,18 +52,18 @@ fi
 if ! command -v nvidia-smi >/dev/null; then
   [ ${#devices[@]} -gt 0 ] || no_gpu
   refuse "${devices[*]} without nvidia-smi: install the tools of the driver (nvidia-utils-* of Ubuntu," \
-         "nvidia-smi of Debian), or name the GPU's compute capability:" \
+         "nvidia-smi of Debian), or give the GPU's compute capability:" \
          "MUO_CUDA_ARCHITECTURES=90a-real scripts/train.sh"
 fi
 if ! ask --query-gpu=compute_cap,driver_version,uuid,name --format=csv,noheader; then
-  first=$(grep -m 1 . <<<"$answer" || echo "no word")
+  first=$(grep -m 1 . <<<"$answer" || echo "no output")
   if grep -qi 'no devices were found' <<<"$answer"; then no_gpu; fi
   if [ ${#devices[@]} -eq 0 ]; then
-    # Perhaps a GPU whose driver is not loaded, perhaps none: no reason to stop.
-    echo "no GPU is used, as nvidia-smi fails: $first" >&2
+    # There may be a GPU whose driver is not loaded, or none: not an error.
+    echo "no GPU is used because nvidia-smi fails: $first" >&2
     no_gpu
   fi
-  refuse "${devices[*]}: nvidia-smi fails: $first: install the NVIDIA driver $oldest_driver or newer anew"
+  refuse "${devices[*]}: nvidia-smi fails: $first: reinstall the NVIDIA driver, $oldest_driver or newer"
 fi
 if ! grep -q . <<<"$answer"; then no_gpu; fi
 
@@ -72,8 +71,8 @@ architectures=() kept=() left_out=() driver=
 while IFS=, read -r capability version uuid name; do
   driver=${version# } uuid=${uuid# } name=${name# }
   if [[ ! $capability =~ ^[0-9]+\.[0-9]$ ]]; then
-    refuse "nvidia-smi does not tell the compute capability of ${name:-a GPU} (it says" \
-           "'$capability'): name it: MUO_CUDA_ARCHITECTURES=90a-real scripts/train.sh"
+    refuse "nvidia-smi does not report the compute capability of ${name:-a GPU} (it printed" \
+           "'$capability'): give it: MUO_CUDA_ARCHITECTURES=90a-real scripts/train.sh"
   fi
   if [ "${capability/./}" -lt $oldest_capability ]; then
     left_out+=("$name (compute capability $capability)")
@@ -81,7 +80,7 @@ while IFS=, read -r capability version uuid name; do
   fi
   kept+=("$uuid")
   case "$capability" in
-    # Their own instructions are in the variant that runs there alone.
+    # Architecture-specific instructions need the "a" variant, which runs only there.
     9.0 | 10.0 | 10.3) architectures+=("${capability/./}a-real") ;;
     *) architectures+=("${capability/./}-real") ;;
   esac
@@ -92,7 +91,8 @@ if [ ${#kept[@]} -eq 0 ]; then
          "--backend host"
 fi
 
-# With NVIDIA's compatibility package an older driver serves newer CUDA: then its header says so.
+# With NVIDIA's compatibility package an older driver supports newer CUDA versions; the header of its output then
+# says so.
 if [[ ! ${driver%%.*} =~ ^[0-9]+$ ]] || [ "${driver%%.*}" -lt $oldest_driver ]; then
   ask || true
   cuda=$(sed -n 's/.*CUDA Version: *\([0-9]*\).*/\1/p' <<<"$answer" | head -n 1)
@@ -104,6 +104,6 @@ fi
 
 (IFS=$'\n'; sort -uV <<<"${architectures[*]}") | paste -sd ';'
 if [ ${#left_out[@]} -gt 0 ]; then
-  echo "left out, as muograph needs compute capability 8.0 or newer: ${names%, }" >&2
+  echo "not used, because muograph needs compute capability 8.0 or newer: ${names%, }" >&2
   (IFS=,; echo "${kept[*]}")
 fi

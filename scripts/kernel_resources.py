@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What each CUDA kernel takes of a GPU, read from compiled code, and tests/stand_ins/kernel_resources.inc,
-the table of it that the SIMT tier holds launches to.
+"""Reads the GPU resources of each CUDA kernel from compiled code, and maintains tests/stand_ins/kernel_resources.inc,
+the table by which the SIMT tier limits launches.
   scripts/kernel_resources.py LIBRARY
-compares libmuograph_cuda.so with the table; exit code 77: there is nothing to compare.
+compares libmuograph_cuda.so with the table; exit code 77: nothing to compare.
 scripts/check_cuda_architectures.py --write-table writes the table."""
 import collections
 import pathlib
@@ -18,14 +18,14 @@ ARCHITECTURES = ("80", "90a", "100a", "120")
 WRITE = "scripts/check_cuda_architectures.py --write-table"
 SKIPPED = 77
 
-# Threads of a block at most (__launch_bounds__; 0: not said) and bytes of parameters do not depend on
-# the architecture; registers of a thread and static bytes of shared memory do.
+# The maximum of threads per block (__launch_bounds__; 0: unspecified) and bytes of parameters do not depend on the
+# architecture; registers per thread and static bytes of shared memory do.
 Kernel = collections.namedtuple("Kernel", "threads parameters registers shared")
 
 EM_CUDA, SHT_SYMTAB = 190, 2
-# Attributes of .nv.info, as `cuobjdump -elf` calls them.
+# Attributes of .nv.info, named as in `cuobjdump -elf`.
 REGISTER_COUNT, MOST_THREADS, PARAMETER_BYTES = 0x2F, 0x05, 0x19
-# From sm_90 on a block's shared memory begins with what the system keeps; ptxas does not report it.
+# From sm_90 on a block's shared memory begins with bytes reserved by the system, which ptxas does not report.
 SYSTEM_SHARED = 1024
 
 
@@ -39,7 +39,7 @@ def nvcc_version(nvcc):
 
 
 def demangled(names):
-    """As g++ names them: nvcc puts file and hashes into the names of unnamed namespaces."""
+    """Demangled names as with g++: nvcc adds file names and hashes to unnamed namespaces."""
     def unnamed(name):
         while found := re.search(r"(\d+)_GLOBAL__N__", name):
             end = found.start(1) + len(found[1]) + int(found[1])
@@ -51,7 +51,7 @@ def demangled(names):
 
 
 def sections(image):
-    """(name, type, data) of each section; a section without data gives its size."""
+    """Yields (name, type, data) of each section; for a section without data, its size instead."""
     table, = struct.unpack_from("<Q", image, 40)
     entry, count, names = struct.unpack_from("<HHH", image, 58)
     headers = [struct.unpack_from("<IIQQQQIIQQ", image, table + i * entry) for i in range(count)]
@@ -62,12 +62,12 @@ def sections(image):
 
 
 def attributes(data):
-    """(attribute, value) of an .nv.info section: bytes, or a number where it has room for one only."""
+    """Yields (attribute, value) of an .nv.info section: bytes, or a number if there is only room for one."""
     at = 0
     while at < len(data):
         form, attribute, value = struct.unpack_from("<BBH", data, at)
         at += 4
-        if form == 4:  # the number was a length
+        if form == 4:  # the number is the length of the value
             yield attribute, data[at:at + value]
             at += value
         else:
@@ -75,7 +75,7 @@ def attributes(data):
 
 
 def kernels_of(image):
-    """The architecture of a cubin, and its kernels by their mangled names."""
+    """The architecture of a cubin, and its kernels by mangled name."""
     architecture = struct.unpack_from("<I", image, 48)[0] >> 8 & 0xFF
     found = list(sections(image))
     data = {name: content for name, _, content in found}
@@ -101,7 +101,7 @@ def kernels_of(image):
 
 
 def cubins(data):
-    """The images of GPU code in a file that are not compressed."""
+    """The uncompressed images of GPU code in a file."""
     at = -1
     while (at := data.find(b"\x7fELF", at + 1)) >= 0:
         if struct.unpack_from("<H", data, at + 18)[0] == EM_CUDA:
@@ -109,7 +109,7 @@ def cubins(data):
 
 
 def merged(kernels):
-    """One entry for a name: kernels of two files may share theirs, and then the larger counts."""
+    """One entry per name: kernels of two files may have the same name, and then the larger values count."""
     out = {}
     for name, kernel in kernels:
         other = out.get(name, kernel)
@@ -121,7 +121,7 @@ def merged(kernels):
 
 
 def read_table():
-    """The version of nvcc, and {architecture: {kernel: Kernel}}."""
+    """Returns the version of nvcc, and {architecture: {kernel: Kernel}}."""
     text = TABLE.read_text()
     table = {architecture: {} for architecture in ARCHITECTURES}
     for line in re.findall(r'^\{"(.*)", (.*)\},$', text, re.M):
@@ -160,26 +160,26 @@ def main():
     library = pathlib.Path(sys.argv[1])
     nvcc = find_nvcc()
     if nvcc is None or not library.is_file():
-        print("skipped: without the CUDA toolkit there is no compiled kernel to compare")
+        print("skipped: no CUDA toolkit or no library, so no compiled kernels to compare")
         return SKIPPED
     version, table = read_table()
     if nvcc_version(nvcc) != version:
-        print(f"skipped: the table is of nvcc {version}, which another one need not agree with")
+        print(f"skipped: the table is for nvcc {version}, and other versions may differ")
         return SKIPPED
     names = {architecture.rstrip("a"): architecture for architecture in ARCHITECTURES}
     found = collections.defaultdict(list)
     images = list(cubins(library.read_bytes()))
     if not images:
-        print(f"{library} holds no GPU code, or only compressed: build it with -Xfatbin -no-compress")
+        print(f"{library} has no GPU code, or only compressed code: build it with -Xfatbin -no-compress")
         return 1
     for image in images:
         architecture, kernels = kernels_of(image)
         if name := names.get(str(architecture)):
             plain = demangled(list(kernels))
             found[name] += [(plain[mangled], kernel) for mangled, kernel in kernels.items()
-                            if "7cutlass" not in mangled]  # which the SIMT tier does not run
+                            if "7cutlass" not in mangled]  # the SIMT tier does not run these
     if not found:
-        print(f"skipped: {library.name} is for none of sm_{', sm_'.join(ARCHITECTURES)}")
+        print(f"skipped: {library.name} supports none of sm_{', sm_'.join(ARCHITECTURES)}")
         return SKIPPED
     wrong = False
     for architecture, kernels in found.items():

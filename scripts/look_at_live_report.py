@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Opens the page of `muograph report --follow` in Chromium, wide and on a phone, light and dark, lets its runs grow,
-and writes a picture of each. Fails if the page logs an error, does not follow, loses what its reader has chosen (zoom,
-selection, filter, order, focus, scrolling), asks while it is hidden, or says nothing of a lost connection.
+"""Opens the page of `muograph report --follow` in Chromium, wide and on a phone, light and dark, adds steps to its
+runs, and writes a screenshot of each. Fails if the page logs an error, does not update, loses the user's settings
+(zoom, selection, filter, order, focus, scrolling), sends requests while hidden, or does not report a lost connection.
     scripts/look_at_live_report.py PROGRAM FOLDER"""
 import json
 import math
@@ -15,7 +15,7 @@ import time
 
 from look_at_report import PROBLEMS, WINDOWS, Browser, install
 
-# Its own data are all that the page may load.
+# The page may load only its own data.
 PROBLEMS = PROBLEMS.replace("/^(data|blob):/", "/^(data|blob):|^http:..127.0.0.1:\\d+.data.since=/")
 STEPS = "return document.querySelector('#runs-table tbody tr[data-key=\"0\"] td:nth-child(2)').textContent"
 POINTS = "return document.querySelector('#losses .plot').data[0].x.length"
@@ -25,7 +25,7 @@ ENTER = "\ue007"
 
 
 class Run:
-    """A run directory whose training is made up."""
+    """A run directory with simulated training."""
 
     def __init__(self, folder, level):
         folder.mkdir()
@@ -49,7 +49,7 @@ class Run:
 
 
 def drag(browser, chart):
-    """A box in the chart's middle: zooms in."""
+    """Drags a box in the middle of the chart, which zooms in."""
     box = browser.run(f"const box = {chart}.querySelector('.nsewdrag').getBoundingClientRect();"
                       "return [box.left, box.top, box.width, box.height].map(Math.round)")
     def move(x, y):
@@ -60,7 +60,7 @@ def drag(browser, chart):
 
 
 def follows(browser, runs):
-    """The numbers and the curves."""
+    """Checks that numbers and curves follow the runs."""
     for run in runs:
         run.grow(40)
     browser.run("document.getElementById('losses').scrollIntoView()")
@@ -73,7 +73,7 @@ def follows(browser, runs):
 
 
 def keeps(browser, runs, wide):
-    """What its reader has chosen, while the runs grow."""
+    """Checks that the user's settings stay while the runs grow."""
     wrong = []
     chart = "document.querySelector('#losses .plot')"
     browser.run("document.querySelector('#losses').scrollIntoView()")
@@ -82,7 +82,7 @@ def keeps(browser, runs, wide):
         drag(browser, chart)
         browser.wait_for("the zoom", f"return ({RANGE.removeprefix('return ')}) !== '{before}'")
     browser.run("document.querySelector('#runs-table th[data-key=loss] button').click();"
-                "document.querySelector('#runs-table th[data-key=loss] button').click();"  # falling: the second run first
+                "document.querySelector('#runs-table th[data-key=loss] button').click();"  # descending: the second run first
                 "document.querySelector('#runs-table tr[data-key=\"2\"] input').click();"
                 "const field = document.querySelector('#overview input[type=search]'); field.focus()")
     browser.press(*"run")
@@ -119,11 +119,11 @@ def stops_when_hidden(browser):
     browser.ask("DELETE", "/window")
     browser.ask("POST", "/window", {"handle": page})
     count = browser.run(ASKED) - asked
-    return [f"it asked {count} times in 5 s in which nobody saw it"] if count > 2 else []
+    return [f"it sent {count} requests in 5 s while hidden"] if count > 2 else []
 
 
 class Server:
-    """The program, following runs, and a browser that has its page open."""
+    """The program following runs, and a browser with its page."""
 
     def __init__(self, program, directories, size, dark):
         self.browser = Browser(size, dark)
@@ -141,7 +141,7 @@ class Server:
 
 
 def look_at_a_sweep(program, folder):
-    """Whose trials begin while the page is open, and end as trials may."""
+    """Checks a sweep whose trials begin while the page is open, and end in different ways."""
     with tempfile.TemporaryDirectory() as place:
         sweep = pathlib.Path(place) / "sweep"
         sweep.mkdir()
@@ -164,7 +164,7 @@ def look_at_a_sweep(program, folder):
             lines = trials[1].metrics.read_text().splitlines(keepends=True)
             trials[1].metrics.write_text("".join(lines[:20]))
             said = "return document.getElementById('notes').textContent"
-            for text in ("0000: the directory is gone", "0001: metrics.jsonl was cut back or replaced"):
+            for text in ("0000: the directory is gone", "0001: metrics.jsonl was truncated or replaced"):
                 browser.wait_for(text, f"return ({said.removeprefix('return ')}).includes('{text}')")
             browser.picture(folder / "live-sweep.png")
             print(f"sweep: {folder / 'live-sweep.png'}")
@@ -185,7 +185,7 @@ def look(program, folder, name, size, dark):
             wrong += browser.run(PROBLEMS.replace("WIDTH", str(size[0])))
             wrong += stops_when_hidden(browser) + browser.errors()
             if not browser.run("return document.getElementById('live').textContent").startswith("live, "):
-                wrong.append("it does not say that it is live")
+                wrong.append("it does not show that it is live")
             server.process.send_signal(signal.SIGTERM)
             server.process.wait()
             browser.wait_for("the end", "return document.getElementById('live').textContent === 'no connection'")
@@ -203,7 +203,7 @@ def main():
     wrong = [problem for window, size in WINDOWS.items() for dark in (False, True)
              for problem in look(program, folder, f"{window}-{'dark' if dark else 'light'}", size, dark)]
     wrong += look_at_a_sweep(program, folder)
-    print("\n".join(wrong) or "nothing is wrong with it")
+    print("\n".join(wrong) or "no problems found")
     return bool(wrong)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Opens a page of `muograph report` in Chromium as its readers do, wide and on a phone, light and dark, and writes
-a picture of each; installs Debian's chromium and chromium-driver where they are missing (root, or by sudo). Fails if
-the page logs an error, loads anything, is wider than its window, hides a chart or a control, or ignores its controls.
+"""Opens a page of `muograph report` in Chromium, wide and on a phone, light and dark, and writes a screenshot of each;
+installs Debian's chromium and chromium-driver if they are missing (root, or by sudo). Fails if the page logs an error,
+loads anything, is wider than its window, hides a chart or a control, or does not respond to its controls.
     scripts/look_at_report.py REPORT.html FOLDER"""
 import base64
 import json
@@ -36,7 +36,7 @@ return wrong;
 
 
 class Browser:
-    """A session of WebDriver, which is HTTP with JSON."""
+    """A WebDriver session (HTTP with JSON)."""
 
     def __init__(self, size, dark):
         self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True)
@@ -72,10 +72,11 @@ class Browser:
             if self.run(script):
                 return
             time.sleep(0.1)
-        raise RuntimeError(f"waited in vain: {what}")
+        raise RuntimeError(f"timeout waiting for {what}")
 
     def picture(self, file):
-        """Of the whole page, whose charts have to be drawn first, as they are when they come into view."""
+        """Writes a screenshot of the whole page; first scrolls to each chart, as charts are drawn when they come into
+        view."""
         for i in range(self.run("return document.querySelectorAll('.plot').length")):
             plot = f"document.querySelectorAll('.plot')[{i}]"
             self.run(f"{plot}.scrollIntoView()")
@@ -111,7 +112,7 @@ def install():
 
 
 def use_table(browser):
-    """Of several runs: sorts, filters, and draws none and all of them."""
+    """Uses the table of several runs: sorts, filters, and draws none and all of them."""
     wrong = []
     rows = "return document.querySelectorAll('#runs-table tbody tr').length"
     lines = "return document.querySelectorAll('#losses .plot')[0].querySelectorAll('.scatterlayer .trace').length"
@@ -126,13 +127,13 @@ def use_table(browser):
     browser.run("const field = document.querySelector('#overview input[type=search]'); field.focus()")
     browser.press(*"zzzz")
     if browser.run(rows) != 0:
-        wrong.append("the filter leaves rows that have nothing of it")
+        wrong.append("the filter leaves rows that do not match")
     browser.press(*["\ue003"] * 4)  # Backspace
     if browser.run(rows) != count:
         wrong.append("rows do not come back when the filter is empty")
     for button, wanted in (("draw none", 0), ("draw all", drawn)):
         browser.run(click.format(button))
-        browser.run("document.getElementById('losses').scrollIntoView()")  # what is far off is not drawn
+        browser.run("document.getElementById('losses').scrollIntoView()")  # distant charts are not drawn
         try:
             browser.wait_for(button, f"return ({lines.removeprefix('return ')}) === {wanted}")
         except RuntimeError:
@@ -141,7 +142,7 @@ def use_table(browser):
 
 
 def use_controls(browser):
-    """By the keyboard: the theme follows Enter, the axis its first letters, smoothing the arrows."""
+    """Uses the controls by keyboard: the theme by Enter, the axis by first letters, smoothing by arrows."""
     wrong = []
     theme = "return document.documentElement.dataset.theme"
     before = browser.run(theme)
@@ -192,7 +193,7 @@ def main():
     install()
     wrong = [problem for window, size in WINDOWS.items() for dark in (False, True)
              for problem in look(page, folder, f"{window}-{'dark' if dark else 'light'}", size, dark)]
-    print("\n".join(wrong) or "nothing is wrong with it")
+    print("\n".join(wrong) or "no problems found")
     return bool(wrong)
 
 

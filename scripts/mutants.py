@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Plants the faults of tests/mutants/*.toml, one at a time, and says which tests see them.
+"""Plants the faults of tests/mutants/*.toml, one at a time, and reports which tests detect them.
 
     scripts/mutants.py [--only REGEX] [--part K/N] [--json FILE]
     scripts/mutants.py --draw N --seed S [--since COMMIT]
 
-All faults that fit are compiled into one build of a copy of the tree (build/mutants); MUO_MUTANT chooses one when a
-program starts. Of tests whose cases the gate draws, only those cases run that always do. tests/mutants/README.md
-describes an entry. The exit code is 1 if less than 95 % of the faults are killed, or if one is that an entry calls a
-survivor. --draw prints N lines of the product at which to plant one, half of them changed since COMMIT."""
+As many faults as possible are compiled into one build of a copy of the tree (build/mutants); MUO_MUTANT selects one
+when a program starts. Tests whose cases the gate draws at random only run the cases that always run.
+tests/mutants/README.md describes entries. The exit code is 1 if less than 95 % of the faults are killed, or if a fault
+marked as a survivor is killed. --draw prints N lines of product code at which to plant faults, half of them changed
+since COMMIT."""
 import argparse
 import concurrent.futures
 import json
@@ -45,13 +46,13 @@ class Mutant:
 
     def __init__(self, source, entry):
         self.name, self.file = entry["name"], entry["file"]
-        self.number = zlib.crc32(self.name.encode()) >> 1  # the same whatever is added, for the compiler's cache
+        self.number = zlib.crc32(self.name.encode()) >> 1  # stable when entries are added, for the compiler's cache
         self.key = f"mutants/{source.stem}\n{self.name}\n{self.file}"
         where = f"{source.name}: {self.name}"
         if unknown := set(entry) - self.FIELDS:
             sys.exit(f"{where}: unknown field {', '.join(unknown)}")
         if not (ROOT / self.file).is_file():
-            sys.exit(f"{where}: there is no {self.file}")
+            sys.exit(f"{where}: {self.file} does not exist")
         self.right, self.wrong = entry["from"], entry["to"]
         self.equivalent, self.survives = entry.get("equivalent"), entry.get("survives")
         self.tests, self.backend = entry.get("tests", []), entry.get("backend", "")
@@ -80,6 +81,17 @@ class Mutant:
         return self.file == other.file and self.begin < other.end and other.begin < self.end
 
 
+def check_tests(mutants):
+    """Fails for a test without wildcards that no source defines."""
+    defined = {f"{suite}.{name}" for path in (ROOT / "tests").rglob("*.cpp")
+               for suite, name in re.findall(r"\bTEST\w*\(\s*(\w+),\s*(\w+)", path.read_text())}
+    for mutant in mutants:
+        for test in mutant.tests:
+            program, pattern = test.split(" ", 1)
+            if program != "ctest" and re.fullmatch(r"\w+[.]\w+", pattern) and pattern not in defined:
+                sys.exit(f"tests/mutants: {mutant.name}: there is no test {pattern}")
+
+
 def read_mutants():
     mutants = []
     for source in sorted((ROOT / "tests/mutants").glob("*.toml")):
@@ -88,12 +100,13 @@ def read_mutants():
     names = [mutant.name for mutant in mutants]
     if twice := {name for name in names if names.count(name) > 1}:
         sys.exit(f"tests/mutants: two entries are named '{twice.pop()}'")
+    check_tests(mutants)
     return mutants
 
 
 def builds_of(mutants):
-    """Mutants that one build can hold: those of sources; those of headers, which rebuild nearly everything; each
-    patch. What is at the same place as another one needs another build."""
+    """Groups mutants into builds: those of sources; those of headers, which rebuild nearly everything; each patch
+    alone. Mutants that overlap need different builds."""
     builds = []
     for mutant in mutants:
         if mutant.patch:
@@ -109,7 +122,7 @@ def builds_of(mutants):
 
 
 def plant(mutants):
-    """Makes TREE this tree with the mutants in it. Files that stay as they are keep their times, for ninja."""
+    """Makes TREE a copy of this tree with the mutants. Unchanged files keep their times, for ninja."""
     names = run("git", "-C", ROOT, "ls-files", "-z", "-co", "--exclude-standard").stdout.split("\0")
     wanted = {TREE / "muo_mutant.h": (HEADER.encode(), 0o644)}
     for source in (ROOT / name for name in names if name and (ROOT / name).is_file()):
@@ -141,7 +154,7 @@ def build(mutants):
     targets = ["muograph", *(f"{program}_test" for program in programs)]
     if any(one.backend for one in mutants):
         targets.append("muograph_simt")
-    if programs & {"ctest", "system"}:  # these start others
+    if programs & {"ctest", "system"}:  # these start other programs
         targets = []
     built = run("ninja", "-C", BUILD, *targets)
     if built.returncode != 0:
@@ -149,7 +162,7 @@ def build(mutants):
 
 
 def outcome(test, backend, number, limit):
-    """Runs the test with this mutant (0: none). Returns an empty text if it passes, else why not; and the seconds."""
+    """Runs the test with this mutant (0: none). Returns the failure, empty if it passes, and the seconds."""
     program, pattern = test.split(" ", 1)
     if program == "ctest":
         command = ["ctest", "--test-dir", BUILD, "--no-tests=error", "--output-on-failure", "-R", f"^{re.escape(pattern)}$"]
@@ -170,27 +183,29 @@ def outcome(test, backend, number, limit):
             return f"more than {limit:.0f} s", limit
     seconds = time.monotonic() - begin
     if process.returncode == 0:
-        return ("it ran no test" if number == 0 and "[  PASSED  ] 0 tests" in said else ""), seconds
+        return ("no test ran" if number == 0 and "[  PASSED  ] 0 tests" in said else ""), seconds
     lines = [line for line in said.splitlines() if re.match(r"\[  FAILED  \] |CUDA stand-in|C\+\+ exc|.* waited", line)]
-    return (lines or said.strip().splitlines() or ["nothing said"])[0][:160], seconds
+    return (lines or said.strip().splitlines() or ["no output"])[0][:160], seconds
 
 
 def judge(mutants, report):
-    """Runs the tests of the mutants, which are built: without any, then with each. Adds the results to `report`."""
-    clean = {}
+    """Runs the tests of the mutants of the current build: first without any, then with each. Adds results to
+    `report`."""
+    clean, wrong = {}, set()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         pairs = sorted({(test, one.backend) for one in mutants for test in one.tests})
         patched = mutants[0].patch
         for pair, (failed, seconds) in zip(pairs, pool.map(lambda pair: ("", 60) if patched else outcome(*pair, 0, 900), pairs)):
             if failed:
-                sys.exit(f"{pair[0]} fails without any mutant: {failed}")
+                print(f"{pair[0]} fails without any mutant: {failed}", flush=True)
+                wrong.add(pair)
             clean[pair] = seconds
 
         def tried(one):
             return [outcome(test, one.backend, one.number, max(60, 10 * clean[test, one.backend])) for test in one.tests]
 
         for one, results in zip(mutants, pool.map(tried, mutants)):
-            killed = all(failed for failed, _ in results)
+            killed = all(failed for failed, _ in results) and not any((test, one.backend) in wrong for test in one.tests)
             seconds = sum(taken for _, taken in results)
             said = "; ".join(f"{test}: {failed or 'PASSES'}" for test, (failed, _) in zip(one.tests, results))
             print(f"{'killed' if killed else 'ALIVE'} in {seconds:.0f} s: {one.name}: {said}", flush=True)
@@ -199,14 +214,14 @@ def judge(mutants, report):
 
 
 def draw(count, seed, since):
-    """Lines of code at which a fault may be planted: half of them last changed after `since`."""
+    """Draws lines of code at which to plant faults, half of them last changed after `since`."""
     files = run("git", "-C", ROOT, "ls-files", *ROOMS).stdout.split()
     lines = {True: [], False: []}
     for name in sorted(name for name in files if name.endswith((".cpp", ".h"))):
         blamed = run("git", "-C", ROOT, "blame", "-s", f"{since}..HEAD", "--", name).stdout.splitlines()
         for number, blame in enumerate(blamed, 1):
             text = re.sub(r"^\S+ +(\S+ +)?\d+\) ", "", blame).strip()
-            # Statements with something to get wrong; no declarations, directives, comments or single braces.
+            # Statements that can be wrong; no declarations, directives, comments or single braces.
             if re.search(r"[-+*/<>=!&|?]|return|\d", text) and re.search(r"[;{]$", text) and not re.match(
                     r"//|#|using|namespace|template|class|struct|static_assert|virtual|friend|case|enum|\}|.*= (delete|default);", text):
                 lines[not blame.startswith("^")].append(f"{name}:{number}: {text}")
@@ -241,10 +256,21 @@ def main():
     left_out = [one for one in mutants if one.cpu and one.cpu not in flags]
     mutants = [one for one in mutants if not one.equivalent and one not in left_out]
     results = []
+
+    def write():  # after every build, because a run takes an hour
+        report = {"date": time.strftime("%Y-%m-%d"), "commit": run("git", "-C", ROOT, "rev-parse", "HEAD").stdout.strip()[:12],
+                  "command": " ".join(["scripts/mutants.py", *sys.argv[1:]]), "cores": os.cpu_count(),
+                  "seconds": round(time.monotonic() - begin), "killed": sum(one["killed"] for one in results),
+                  "of": len(results), "not_yet": len(mutants) - len(results), "equivalent": len(equivalent),
+                  "left_out": [one.name for one in left_out], "mutants": results}
+        pathlib.Path(given.json).write_text(json.dumps(report, indent=1) + "\n")
+
     for batch in builds_of(mutants):
         build(batch)
         print(f"{len(batch)} mutants built, {time.monotonic() - begin:.0f} s so far", flush=True)
         judge(batch, results)
+        if given.json:
+            write()
     killed = [one for one in results if one["killed"]]
     revived = [one["name"] for one in killed if one["survivor"]]
     share = len(killed) / max(1, len(results))
@@ -254,12 +280,6 @@ def main():
         print(f"left out, as this CPU has no {one.cpu}: {one.name}")
     for name in revived:
         print(f"killed, and called a survivor: {name}")
-    if given.json:
-        report = {"date": time.strftime("%Y-%m-%d"), "commit": run("git", "-C", ROOT, "rev-parse", "HEAD").stdout.strip()[:12],
-                  "command": " ".join(["scripts/mutants.py", *sys.argv[1:]]), "cores": os.cpu_count(),
-                  "seconds": round(time.monotonic() - begin), "killed": len(killed), "of": len(results),
-                  "equivalent": len(equivalent), "left_out": [one.name for one in left_out], "mutants": results}
-        pathlib.Path(given.json).write_text(json.dumps(report, indent=1) + "\n")
     return 1 if revived or share < GOAL else 0
 
 

@@ -1,10 +1,11 @@
 # shellcheck shell=bash
-# Sourced: `third_party` is where this clone keeps what was fetched for it, and the programs among that come
-# first on PATH, whether they are there yet or not.
+# Sourced: sets `third_party`, the folder for everything fetched for this clone, and puts its programs first on
+# PATH,
+# whether they exist yet or not.
 third_party="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/third_party"
 case $third_party in
   *[\'\"\$\`\\\;\#]* | *$'\n'*)
-    echo "muograph cannot be built in $third_party: its name has a quote, \$, \`, \\, ;, # or a line's end; move the clone" >&2
+    echo "muograph cannot be built in $third_party: its path contains a quote, \$, \`, \\, ;, # or a newline; move the clone" >&2
     exit 2
     ;;
 esac
@@ -12,7 +13,7 @@ case ":$PATH:" in
   *":$third_party/cmake/bin:"*) ;;
   *) PATH=$third_party/cmake/bin:$third_party/debian/bin:$PATH ;;
 esac
-# `--fresh` if build/PRESET was configured in another folder, as that of a clone that was copied or moved was.
+# Prints `--fresh` if build/PRESET was configured in another folder, as in a clone that was copied or moved.
 fresh_if_moved() {
   local before
   if before=$(grep -s '^CMAKE_HOME_DIRECTORY:' "build/$1/CMakeCache.txt") && ! [ "${before#*=}" -ef . ]; then

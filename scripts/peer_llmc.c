@@ -1,7 +1,9 @@
-// Training steps of llm.c's CPU trainer on request: a step a line of standard input, answered by a line
-// of JSON. Compiled by scripts/bench_peers.py against a checkout of llm.c, of which nothing is here.
+// Runs training steps of llm.c's CPU trainer on request: one step per line of standard input,
+// answered by
+// a line of JSON. scripts/bench_peers.py compiles it against a checkout of llm.c, which is not
+// included.
 //   peer_llmc CHECKPOINT SHARD ROWS T
-#define TESTING  // leaves llm.c's own main() out, which has its sizes and paths fixed
+#define TESTING  // excludes llm.c's own main(), which has fixed sizes and paths
 #include "train_gpt2.c"
 
 static double seconds_now(void) {

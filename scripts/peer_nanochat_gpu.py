@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""nanochat's training step on this GPU, compiled as nanochat's base_train.py does, on random tokens that
-are there already (its data loader costs nothing here); for scripts/gpu_check.py.
+"""Measures nanochat's training step on this GPU, compiled as by nanochat's base_train.py, on random tokens already in
+memory (so the data loader costs nothing); for scripts/gpu_check.py.
   scripts/peer_nanochat_gpu.py --checkout DIR --depth 12 --rows 32 --length 2048 --vocabulary 32768 \\
       --tokens 524288 --seconds 40
-A line of JSON on standard output for each step, written as it ends, then one with the medians. MFU by
-nanochat's formula and table of peaks; `attention` says which it found: its FlashAttention-3 is fetched
-from a network, of which this script makes no use."""
+Writes a line of JSON to standard output as each step ends, then one with the medians. MFU is by nanochat's formula and
+table of peaks; `attention` is the implementation that nanochat found: FlashAttention-3 would have to be downloaded,
+which this script does not do."""
 import argparse
 import gc
 import json
@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 
-os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"  # as nanochat does, before torch
+os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"  # as in nanochat, before importing torch
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch  # noqa: E402
@@ -46,14 +46,14 @@ class Steps:
         if self.cuda:
             torch.cuda.synchronize()
 
-    def run(self, apart=False):
-        """Seconds of a step, and with `apart` of its update after the device is done with the rest."""
+    def run(self, time_update=False):
+        """Seconds of a step and, with `time_update`, of its update, measured after synchronising the device."""
         self.synchronize()
         begin = time.perf_counter()
         for tokens in self.batches:
             loss = self.compiled(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
             (loss / self.micro_steps).backward()
-        if apart:
+        if time_update:
             self.synchronize()
         updating = time.perf_counter()
         self.optimizer.step()
@@ -62,7 +62,7 @@ class Steps:
         self.synchronize()
         end = time.perf_counter()
         return {"seconds": end - begin, "loss": loss,
-                **({"update_s": end - updating} if apart else {})}
+                **({"update_s": end - updating} if time_update else {})}
 
 
 def attention_of_nanochat():
@@ -85,13 +85,13 @@ def measure(arguments):
     facts["warm_up_s"] = time.perf_counter() - begin
     gc.collect()
     gc.freeze()
-    gc.disable()  # as nanochat does
+    gc.disable()  # as in nanochat
     begin, times = time.perf_counter(), []
     while len(times) < MOST_STEPS and (not times or time.perf_counter() - begin < arguments.seconds):
         row = steps.run()
         say(row)
         times.append(row["seconds"])
-    updates = [steps.run(apart=True)["update_s"] for _ in range(UPDATES)]
+    updates = [steps.run(time_update=True)["update_s"] for _ in range(UPDATES)]
     seconds = statistics.median(times)
     facts.update(steps=len(times), step_ms=1e3 * seconds, tokens_per_s=arguments.tokens / seconds,
                  update_ms=1e3 * statistics.median(updates))
@@ -115,10 +115,10 @@ def main():
         parser.add_argument(f"--{name}", type=int, required=True)
     arguments = parser.parse_args()
     if not os.path.isdir(arguments.checkout):
-        sys.exit(f"{arguments.checkout}: no checkout of nanochat was carried: "
+        sys.exit(f"{arguments.checkout}: no checkout of nanochat was packed: "
                  "scripts/gpu_pack.sh --nanochat DIR")
     if arguments.tokens % (arguments.rows * arguments.length):
-        sys.exit(f"--tokens {arguments.tokens} is no multiple of --rows times --length")
+        sys.exit(f"--tokens {arguments.tokens} is not a multiple of --rows times --length")
     measure(arguments)
 
 

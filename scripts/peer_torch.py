@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Training steps in PyTorch on the CPU on request, for scripts/bench_peers.py: a line of standard input
-names a mode, eager or compiled, and is answered by a line of JSON. The only argument is a JSON object:
-what is trained, its sizes, and for nanochat a checkout; NANOCHAT_DTYPE is nanochat's own switch."""
+"""Runs training steps in PyTorch on the CPU on request, for scripts/bench_peers.py: each line of standard input names a
+mode, eager or compiled, and is answered by a line of JSON. The only argument is a JSON object with the model, its sizes
+and, for nanochat, a checkout; NANOCHAT_DTYPE is nanochat's own variable."""
 import contextlib
 import gc
 import io
@@ -41,7 +41,7 @@ class PlainBlock(torch.nn.Module):
 
 
 class PlainGPT(torch.nn.Module):
-    """muograph's plain GPT; without the cap on its logits, so that PyTorch keeps less."""
+    """muograph's plain GPT without the soft-cap on logits, so that PyTorch saves fewer activations."""
 
     def __init__(self, size):
         super().__init__()
@@ -64,7 +64,7 @@ class PlainGPT(torch.nn.Module):
 
 
 class Optimizers:
-    """muograph's division of the weights: Muon for matrices of the layers, AdamW for the rest."""
+    """muograph's assignment of weights: Muon for the layers' matrices, AdamW for the rest."""
 
     def __init__(self, model):
         self.all = (torch.optim.Muon(model.blocks.parameters(), lr=0.02),
@@ -81,7 +81,7 @@ def plain(size):
 
 
 def nanochat(size):
-    """nanochat's model, made as its training script makes it, and its optimizer."""
+    """nanochat's model and optimizer, created as in its training script."""
     sys.path.insert(0, size["checkout"])
     sys.dont_write_bytecode = True
     with contextlib.redirect_stdout(io.StringIO()):
@@ -95,7 +95,7 @@ def nanochat(size):
         model.init_weights()
         optimizer = model.setup_optimizer()
     for group in optimizer.param_groups:
-        group["lr"] = 0.1 * group["initial_lr"]  # a small batch
+        group["lr"] = 0.1 * group["initial_lr"]  # for a small batch
     return model, optimizer
 
 
@@ -109,7 +109,7 @@ def main(size):
     print(json.dumps({"torch": torch.__version__, "threads": torch.get_num_threads(),
                       "model_source": source.name,
                       "parameters": sum(p.numel() for p in model.parameters())}), flush=True)
-    gc.disable()  # as nanochat does
+    gc.disable()  # as in nanochat
     for line in sys.stdin:
         mode = modes[line.strip()]
         batches = torch.randint(size["vocabulary"], (micro_steps, size["rows"], size["length"] + 1))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the tables of docs/performance.md and docs/strategies.md whose numbers are in tests/bench/results.
   scripts/performance_tables.py            writes them
-  scripts/performance_tables.py --check    exit code 1 and one line if a page has other ones
-A table stands between the lines '<!-- table NAME -->' and '<!-- end -->'; NAME is a key of TABLES."""
+  scripts/performance_tables.py --check    exit code 1 and one line if a page has different ones
+A table is between the lines '<!-- table NAME -->' and '<!-- end -->'; NAME is a key of TABLES."""
 import argparse
 import json
 import pathlib
@@ -13,7 +13,6 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = "tests/bench/results"
 PAGES = ("docs/performance.md", "docs/strategies.md")
-STEP = "2026-11-20-xeon-step"
 OPTIMIZER = ("2026-11-22-xeon-optimizer-2", "2026-11-22-xeon-optimizer-8")
 PEERS = tuple(f"2026-11-22-zen4-peers-{commit}" for commit in ("195ebfc", "3a87322", "58b8d74"))  # newest first
 MAX_COLUMNS, COMMIT_DIGITS = 120, 7
@@ -25,7 +24,7 @@ def load(name):
 
 
 def prose(text):
-    """A paragraph at the width of the documents."""
+    """Wraps a paragraph at the width of the documents."""
     return textwrap.wrap(text, MAX_COLUMNS, break_long_words=False, break_on_hyphens=False)
 
 
@@ -38,19 +37,8 @@ def percent(share, digits):
     return f"{100 * share:.{digits}f}"
 
 
-def step():
-    """A whole step beside what products reach."""
-    r = load(STEP)
-    return [
-        *prose(f"{r['date']}, {r['cpu']}, {r['blas']}: `{RESULTS}/{STEP}.json`."), "",
-        *table(["devices", "s per step", "tokens/s", "model GFLOP/s", "sgemm peak", "share", "share, causal"],
-               [[str(r["devices"]), f"{r['step_s']:.2f}", f"{r['tokens_per_s']:.0f}", f"{r['model_gflops']:.1f}",
-                 f"{r['sgemm_peak_gflops']:.1f}", percent(r["share"], 1) + " %",
-                 percent(r["causal_share"], 1) + " %"]])]
-
-
 def optimizer():
-    """The update alone, by strategy: times, rates, shares and what of communication is exposed."""
+    """The update alone, by strategy: times, rates, shares and exposed communication."""
     runs = [(run["ranks"], {s["strategy"]: s for s in run["strategies"]}) for run in map(load, OPTIMIZER)]
 
     def cells(one, balanced):
@@ -73,7 +61,7 @@ def commit_of(run):
 
 
 def peers():
-    """Everybody's steps in the newest run, and their rates in the runs before."""
+    """Steps of all trainers in the newest run, and their rates in earlier runs."""
     runs = [load(name) for name in PEERS]
     newest, *before = runs
     machines = {", ".join([run["cpu"]["name"], f"{run['cpu']['cores']} cores"] + [
@@ -94,7 +82,7 @@ def peers():
 
 
 def ratios():
-    """muograph over the others, by run."""
+    """Ratios of muograph to the others, by run."""
     runs = [load(name) for name in PEERS]
 
     def cell(ratio):
@@ -110,17 +98,17 @@ def ratios():
     return table(["", "goal", *(f"`{commit_of(run)}`" for run in runs)], rows)
 
 
-TABLES = {"step": step, "optimizer": optimizer, "peers": peers, "ratios": ratios}
+TABLES = {"optimizer": optimizer, "peers": peers, "ratios": ratios}
 
 
 def with_tables(page, text):
-    """The page's text with every marked table made anew."""
+    """The page's text with every marked table regenerated."""
     if text.count("<!-- table ") != len(MARKED.findall(text)):
         sys.exit(f"performance_tables.py: {page}: a '<!-- table NAME -->' without its '<!-- end -->'")
 
     def written(match):
         if match[2] not in TABLES:
-            sys.exit(f"performance_tables.py: {page}: there is no table '{match[2]}'")
+            sys.exit(f"performance_tables.py: {page}: unknown table '{match[2]}'")
         return "\n".join([match[1], *TABLES[match[2]](), "", match[3]])
 
     return MARKED.sub(written, text)
@@ -134,13 +122,13 @@ def main():
     made = {page: with_tables(page, text) for page, text in pages.items()}
     named = {match[1] for text in made.values() for match in MARKED.findall(text)}
     if missing := TABLES.keys() - named:
-        sys.exit(f"performance_tables.py: on no page: {', '.join(sorted(missing))}")
+        sys.exit(f"performance_tables.py: tables on no page: {', '.join(sorted(missing))}")
     changed = [page for page in PAGES if made[page] != pages[page]]
     if check and changed:
-        sys.exit(f"{', '.join(changed)}: tables are not those of {RESULTS}: run scripts/performance_tables.py")
+        sys.exit(f"{', '.join(changed)}: tables differ from {RESULTS}: run scripts/performance_tables.py")
     for page in changed:
         (ROOT / page).write_text(made[page])
-    print(f"tables: {len(named)} are those of {RESULTS}" + (f"; written: {', '.join(changed)}" if changed else ""))
+    print(f"tables: {len(named)} agree with {RESULTS}" + (f"; written: {', '.join(changed)}" if changed else ""))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draws the loss of runs as an SVG file: scripts/plot_curve.py OUT.svg RUN...
 
-A RUN is a run directory. Thin lines: training loss of each step; dots: held-out loss; both in nats
-per token, over the step. The fall of the first steps is cut off. Standard library only.
+A RUN is a run directory. Thin lines: training loss of each step; dots: held-out loss; both in nats per token, by step.
+The high loss of the first steps is cut off. Needs only the standard library.
 """
 import json
 import pathlib
@@ -21,7 +21,7 @@ def read(run):
         if record["kind"] == "eval" and record["val_loss"] is not None:
             held_out.append((record["step"], record["val_loss"]))
     if not train:
-        sys.exit(f"plot_curve.py: {run}: no step in its metrics.jsonl: give a run that has trained")
+        sys.exit(f"plot_curve.py: {run}: no step in metrics.jsonl: give a run that has trained")
     return train, held_out
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Predicts the steps of nanochat's d12, d20 and d24 on one GPU, with deterministic gradients and without: a line of JSON
-# each, as docs/performance.md and tests/bench/results have them.
+# Predicts the step times of nanochat's d12, d20 and d24 on one GPU, with and without deterministic gradients: a
+# line of
+# JSON each, as in docs/performance.md and tests/bench/results.
 #   scripts/predict_steps.sh [MUOGRAPH [GPU]] >FILE.jsonl      build/release/muograph, h100
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

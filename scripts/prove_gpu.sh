@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Proves and measures muograph on the NVIDIA GPUs of this machine: builds it for them, trains, and runs every
-# test, check and benchmark of scripts/gpu_check.sh; where there are several GPUs, also what needs them. About
-# an hour. Nothing is sent anywhere: docs/status.md asks for what comes out, and says how to hand it in.
+# Tests and measures muograph on the NVIDIA GPUs of this machine: builds it for them, trains, and runs every test,
+# check
+# and benchmark of scripts/gpu_check.sh, including those for several GPUs if there are several. Takes about an hour.
+# Nothing is sent anywhere: docs/status.md explains how to contribute the results.
 #   scripts/prove_gpu.sh [--minutes N] [--nanochat CHECKOUT] [--pack FOLDER] [OUT]
-#     --minutes N           no stage begins later than that after the build
-#     --nanochat CHECKOUT   measures nanochat's newest commit there beside it, if PyTorch is here
-#     --pack FOLDER         an unpacked archive of scripts/gpu_pack.sh, instead of a build
-#     OUT                   build/gpu_proof; it must not be there
-# Exit codes: 0 all passed; 1 a stage did not, and OUT has everything all the same; 2 nothing could be tried.
+#     --minutes N           no stage begins later than N minutes after the build
+#     --nanochat CHECKOUT   also measures nanochat's newest commit there, if PyTorch is installed
+#     --pack FOLDER         uses an unpacked archive of scripts/gpu_pack.sh instead of building
+#     OUT                   default build/gpu_proof; it must not exist
+# Exit codes: 0 all passed; 1 a stage failed, and OUT is complete all the same; 2 nothing could be run.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,7 +20,7 @@ minutes='' pack='' out=$PWD/build/gpu_proof packing=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --minutes) minutes=${2:?--minutes needs a number}; shift
-      [[ $minutes =~ ^[1-9][0-9]*$ ]] || refuse "--minutes takes a whole number from 1 on, not '$minutes'" ;;
+      [[ $minutes =~ ^[1-9][0-9]*$ ]] || refuse "--minutes takes a whole number >= 1, not '$minutes'" ;;
     --nanochat) packing=(--nanochat "$(absolute "${2:?--nanochat needs a checkout}")"); shift ;;
     --pack) pack=$(absolute "${2:?--pack needs a folder}"); shift ;;
     -*) refuse "unknown option '$1'; see the head of the script" ;;
@@ -27,11 +28,11 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ ! -e "$out" ] || refuse "$out is there already: give another folder"
+[ ! -e "$out" ] || refuse "$out exists already: give another folder"
 mkdir -p "$out"
 
 if [ -z "$pack" ]; then
-  # README's first command fetches what is missing and finds out for which GPUs to compile.
+  # README's first command fetches missing dependencies and determines the GPUs to compile for.
   scripts/train.sh --backend cuda --num-iterations 20 --eval-every -1 --out "$out/first_run"
   of_cache() { sed -n "s/^$1:[A-Z]*=//p" build/release/CMakeCache.txt; }
   cmake --preset gpu --log-level=WARNING "-DMUO_CUDA_ARCHITECTURES=$(of_cache MUO_CUDA_ARCHITECTURES)" \
@@ -47,7 +48,7 @@ fi
 calls=(1 2 3)
 gpus=$(nvidia-smi -L | wc -l) || refuse "nvidia-smi lists no GPU"
 if [ "$gpus" -gt 1 ]; then calls+=(4); fi
-export MUO_CHECK_PATIENCE=${MUO_CHECK_PATIENCE:-10}  # times the limits of stages, which are for an H100
+export MUO_CHECK_PATIENCE=${MUO_CHECK_PATIENCE:-10}  # multiplies the stages' time limits, which are for an H100
 seconds=$((${minutes:-1440} * 60))
 end=$((SECONDS + seconds))
 code=0

@@ -1,17 +1,17 @@
-# shellcheck shell=bash disable=SC2154  # variables of who sources it
-# Sourced by scripts/fetch_*.sh: packages from Python's index, each pinned, checked by its hash and fetched
-# once. Who sources it has path.sh's `third_party`, and says in
-#   packages TABLE    lines of name, version, sha256 of the one file, MB of the package and unpacked
-#   $instead          what to do where they cannot be had
-#   $any_machine      yes: they are for every kind of processor
-# An interrupted call leaves nothing that looks whole, and the next one goes on with what it had.
+# shellcheck shell=bash disable=SC2154  # variables of the sourcing script
+# Sourced by scripts/fetch_*.sh: fetches packages from Python's index, each pinned, verified by its hash and fetched
+# once. The sourcing script has path.sh's `third_party`, and defines
+#   packages TABLE    prints lines of name, version, sha256 of the one file, MB of the package and unpacked
+#   $instead          what to do if they cannot be fetched
+#   $any_machine      yes: the packages are for every kind of processor
+# After an interruption nothing incomplete is taken for complete, and the next call continues the download.
 
-PATH=$third_party/debian/bin/python:$PATH  # with the pip that unpack_packages.sh has brought
+PATH=$third_party/debian/bin/python:$PATH  # includes the pip that unpack_packages.sh fetched
 
 fail() { echo "${0##*/}: $*" >&2; exit 3; }
 
-# The line of what pip or Python wrote that says what went wrong: a broken connection, to pip, is a version
-# that it did not find.
+# Prints the line of pip's or Python's output that has the cause: pip reports a broken connection as a missing
+# version.
 reason() {
   local cause
   cause=$(grep -m 1 -oE 'No space left.*|connection broken by .*' <<<"$1") ||
@@ -19,8 +19,8 @@ reason() {
   echo "$cause"
 }
 
-# Downloads the packages of table $1 and unpacks them to $2/all. What an earlier call has unpacked
-# whole, by its stamp, is not fetched again.
+# Downloads the packages of table $1 and unpacks them to $2/all. A stamp marks packages that an earlier call
+# unpacked completely; these are skipped.
 fetch() {
   local table=$1 to=$2 name version sha256 size unpacked needed=0 largest=0 free output
   python3 -m pip --version >/dev/null 2>&1 ||
@@ -34,13 +34,13 @@ fetch() {
   needed=$((needed + largest))
   free=$(df --output=avail --block-size=1000000 "$to" | tail -n 1)
   if [ "$free" -lt "$needed" ]; then
-    fail "$third_party: $table needs $needed MB of disk, and ${free// /} are free: make room there"
+    fail "$third_party: $table needs $needed MB of disk, but ${free// /} are free: make room there"
   fi
   while read -r name version sha256 size unpacked; do
     [ -e "$to/done/$sha256" ] && continue
     if [ "$table" = toolkit ]; then echo "fetching $name $version, $size MB"; fi
     rm -rf "$to/tmp/"*
-    # pip's own temporary files on the same disk, and no second copy in its cache.
+    # Keeps pip's temporary files on the same disk, and no second copy in its cache.
     if ! output=$(cd "$to/tmp" && echo "$name==$version --hash=sha256:$sha256" >wanted &&
         TMPDIR="$to/tmp" python3 -m pip download --disable-pip-version-check --no-input --quiet \
           --no-cache-dir --retries 1 --timeout 20 --no-deps --only-binary=:all: \
@@ -48,17 +48,17 @@ fetch() {
           --platform manylinux_2_27_x86_64 --platform manylinux_2_18_x86_64 \
           --platform manylinux2014_x86_64 --require-hashes --requirement wanted 2>&1 </dev/null &&
         python3 -m zipfile -e ./*.whl "$to/all" 2>&1); then
-      fail "pip could not fetch $name $version: $(reason "$output"): repeat the command, which goes on" \
-           "from here, once network and disk serve, or $instead"
+      fail "pip could not fetch $name $version: $(reason "$output"): repeat the command, which continues" \
+           "from here, once network and disk work, or $instead"
     fi
     : >"$to/done/$sha256" 2>/dev/null || fail "cannot write to $to"
   done < <(packages "$table")
 }
 
-# Whether folder $2 holds table $1 as it is now.
+# Succeeds if folder $2 contains the current table $1.
 is_whole() { [ "$(cat "$2/packages" 2>/dev/null)" = "$(packages "$1")" ]; }
 
-# Ends the script if table $1 is in $2. Of two calls at a time the second one finds what the first one fetched.
+# Exits the script if table $1 is in $2. Of two concurrent calls the second finds what the first one fetched.
 begin() {
   local table=$1 to=$2 lock=$third_party/.$1.lock
   if is_whole "$table" "$to"; then exit 0; fi
@@ -70,7 +70,7 @@ begin() {
   if is_whole "$table" "$to"; then exit 0; fi
 }
 
-# Folder $2, of what fetch() left in $3.new, becomes $3.
+# Moves folder $2, a part of what fetch() left in $3.new, to $3.
 publish() {
   packages "$1" >"$2/packages"
   rm -rf "$3" "$3.new/done"

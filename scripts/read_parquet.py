@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Prints a column of Parquet files as JSON Lines, a row group at a time: nanochat's data for muograph tokenize.
   scripts/read_parquet.py [--column text] FILE... | muograph tokenize - --tokenizer FILE --out DIR
-The footers of all files are read before the first document is printed. Where one cannot be read, what is printed ends
-with a line that is no JSON, so that its reader does not take it for all. Needs: pip install pyarrow."""
+The footers of all files are read before the first document is printed. If a file cannot be read, the output ends with a
+line that is not JSON, so that a reader does not take it for complete. Needs: pip install pyarrow."""
 import argparse
 import json
 import os
@@ -20,7 +20,7 @@ def fail(path, what):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+")
-    parser.add_argument("--column", default="text", help="of strings; its values are the field 'text' of the lines")
+    parser.add_argument("--column", default="text", help="a column of strings, printed as the field 'text'")
     arguments = parser.parse_args()
     for has_all_footers in (False, True):
         for path in arguments.files:
@@ -42,6 +42,6 @@ if __name__ == "__main__":
     sys.stdout.reconfigure(encoding="utf-8")
     try:
         main()
-    except BrokenPipeError:  # who reads has ended, and says why
+    except BrokenPipeError:  # the reader has exited, and reports why
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

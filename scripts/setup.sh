@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs what building and testing need from Debian's packages, as root or by sudo. Who has neither gets
-# the same packages unpacked into build/third_party (scripts/unpack_packages.sh); cmake and ninja that are
-# missing there, or too old anywhere, are Python packages (scripts/fetch_cmake.sh). Says nothing if all is
-# there. By pip, where there is one, it also fetches plotly.js for reports, and with a CUDA toolkit the headers
-# of cuDNN's frontend; neither is needed to train.
-#   scripts/setup.sh [--mpi|--dev|--fuzz|--cuda|--packages]     also Open MPI, for several processes, or what
-#                         scripts/check.sh, scripts/fuzz.sh, scripts/fetch_cuda.sh, scripts/make_packages.sh uses
-# MUO_GPU_ROOT is the folder that /usr and /etc are looked for in (tests).
+# Installs the Debian packages needed to build and test, as root or by sudo. Without either it unpacks the same
+# packages into build/third_party (scripts/unpack_packages.sh); cmake and ninja, if missing there or too old, come
+# from
+# Python packages (scripts/fetch_cmake.sh). Prints nothing if nothing is missing. If pip is available, it also
+# fetches
+# plotly.js for reports, and with a CUDA toolkit the headers of cuDNN's frontend; training needs neither.
+# scripts/setup.sh [--mpi|--dev|--fuzz|--cuda|--packages]     also installs Open MPI, for several processes, or the
+#                         dependencies of scripts/check.sh, fuzz.sh, fetch_cuda.sh or make_packages.sh
+# MUO_GPU_ROOT: folder that contains usr and etc, instead of / (for tests).
 # Exit codes: 0 ready, 2 an administrator is needed (the command to run is printed), 3 apt or pip failed.
 set -euo pipefail
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -22,10 +23,10 @@ case "${1:-}" in
   --fuzz) packages+=(clang libclang-rt-dev) ;;
   --cuda) packages+=(python3-pip) ;;
   --packages) packages+=(libopenmpi-dev python3-pip python3-venv dpkg-dev file git) ;;
-  *) echo "setup.sh: unknown option '$1'; there are --mpi, --dev, --fuzz, --cuda and --packages" >&2; exit 2 ;;
+  *) echo "setup.sh: unknown option '$1'; options are --mpi, --dev, --fuzz, --cuda and --packages" >&2; exit 2 ;;
 esac
 
-# Whether a g++ that the build takes is there: names and versions are those of CMakeLists.txt.
+# Succeeds if there is a suitable g++; names and versions are those of CMakeLists.txt.
 has_compiler() {
   local name
   for name in g++-12 g++ g++-13 g++-14 g++-15; do
@@ -39,7 +40,7 @@ has_compiler() {
 cmake_version() { cmake --version 2>/dev/null | sed -n '1s/.*version \([0-9.]*\).*/\1/p'; }
 has_cmake() { [ "$(printf '%s\n' 3.25 "$(cmake_version)" | sort -V | head -n 1)" = 3.25 ]; }
 
-# One of our tools that did not come as a package serves as well.
+# Succeeds if a tool is available that was not installed as a package.
 has_command() {
   case "$1" in
     g++) has_compiler ;;
@@ -51,15 +52,15 @@ has_command() {
   esac
 }
 
-# Fills `missing`, and says in `python_cmake` whether cmake and ninja are to be Python packages. A package
-# that an interrupted installation left half configured is missing too.
+# Sets `missing`, and `python_cmake` if cmake and ninja should come from Python packages. A package left half
+# configured by an interrupted installation counts as missing.
 find_missing() {
   local states package
   states=$'\n'$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${packages[@]}" python3-pip 2>/dev/null || true)
   states+=$'\n'$("$scripts/unpack_packages.sh" list | sed 's/$/ installed/')$'\n'
   is_installed() { [[ $states == *$'\n'"$1 installed"$'\n'* ]]; }
   missing=() python_cmake=no
-  hash -r  # a program may have come that is before the one that was found
+  hash -r  # a new program may precede the one found before on PATH
   for package in "${packages[@]}"; do
     if [ $by_root = yes ] && [[ $states == *$'\n'"$package "@(half|unpacked|triggers)* ]]; then
       missing+=("$package")
@@ -70,7 +71,7 @@ find_missing() {
       *) if is_installed "$package" || has_command "$package"; then continue; fi ;;
     esac
     case "$package" in
-      g++) if is_installed g++; then package=g++-12; fi ;;  # beside an older one
+      g++) if is_installed g++; then package=g++-12; fi ;;  # in addition to an older one
       cmake | ninja-build)
         if [ $by_root = no ] || is_installed "$package"; then
           python_cmake=yes
@@ -83,7 +84,7 @@ find_missing() {
      [[ " ${missing[*]} " != *" python3-pip "* ]]; then
     missing+=(python3-pip)
   fi
-  # pip comes along with other packages, not alone: what it fetches for reports, training does without.
+  # pip is only added to other missing packages: it only fetches what reports need, and training works without it.
   if [ ${#missing[@]} -gt 0 ] && [ $by_root = yes ] && [ ! -e "$third_party/plotly" ] &&
      ! is_installed python3-pip && ! has_command python3-pip && [[ " ${missing[*]} " != *" python3-pip "* ]]; then
     missing+=(python3-pip)
@@ -97,13 +98,13 @@ need_administrator() {
   exit 2
 }
 
-# Sets `as_root`, or says in `why` that there is no way.
+# Sets `as_root`, or the reason `why` there is no root access.
 find_root() {
   as_root=() why=''
   if ! command -v apt-get >/dev/null; then why="this system has no apt-get"
   elif [ "$(id -u)" -eq 0 ]; then return
   elif ! command -v sudo >/dev/null; then why="not root, and there is no sudo"
-  # Without a terminal sudo could only wait for a password that nobody types.
+  # Without a terminal sudo would wait for a password forever.
   elif [ -t 0 ] && ! sudo -v; then why="not root, and sudo refused"
   elif ! [ -t 0 ] && ! sudo -n true 2>/dev/null; then
     why="not root, and sudo wants a password and there is no terminal"
@@ -119,24 +120,24 @@ install() { apt install --no-install-recommends "${missing[@]}"; }
 
 install_missing() {
   echo "setup.sh: installing ${missing[*]}"
-  # What an interrupted installation left behind would stop every other one.
+  # Remains of an interrupted installation would block every other one.
   if [ -n "$(dpkg --audit 2>/dev/null)" ]; then
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive dpkg --configure -a
   fi
-  # Fresh machines have empty package lists and others old ones: fetch them when they do not do.
+  # Package lists may be empty or outdated: update them if the installation fails.
   if ! install --simulate >/dev/null 2>&1 || ! install; then
     apt update || { echo "setup.sh: apt-get update failed (is there a network?)" >&2; exit 3; }
     install || { echo "setup.sh: apt-get could not install ${missing[*]}" >&2; exit 3; }
   fi
 }
 
-# A compiler belongs to its machine; git and Python would need more than their libraries beside them.
+# A compiler is specific to its machine; git and Python would need more than their libraries.
 unpack_missing() {
   local package refused=() what=()
   for package in "${missing[@]}"; do
     case "$package" in
       g++* | clang | libclang-rt-dev | git | python3) refused+=("$package") ;;
-      python3-pip)  # Debian's pip reads root's certificates wherever it lies itself
+      python3-pip)  # Debian's pip reads the system's certificates, wherever it is itself
         [ -e "${MUO_GPU_ROOT:-}/etc/ssl/certs/ca-certificates.crt" ] || refused+=(ca-certificates) ;;
     esac
   done
@@ -151,7 +152,7 @@ unpack_missing() {
   if [ ${#missing[@]} -gt 0 ]; then "$scripts/unpack_packages.sh" "${missing[@]}"; fi
 }
 
-# Without these headers the build lacks what is said, and that is all.
+# Without these headers the build only lacks the named feature.
 fetch_cuda_headers() {
   command -v nvcc >/dev/null || [ -x "${MUO_GPU_ROOT:-}/usr/local/cuda/bin/nvcc" ] || return 0
   "$scripts/fetch_cuda.sh" frontend ||
@@ -160,7 +161,7 @@ fetch_cuda_headers() {
     echo "setup.sh: so the CUDA backend is built without fused products" >&2
 }
 
-# What `muograph report` draws with. A machine without network is not asked again for a day.
+# Fetches the library that `muograph report` draws with. After a failure, does not retry for a day.
 fetch_plotly() {
   local failed=$third_party/plotly.failed
   if [ -n "$(find "$failed" -mmin -1440 2>/dev/null)" ]; then return 0; fi
@@ -180,7 +181,7 @@ if ! is_ready; then
     unpack_missing
     find_missing
   else
-    for _ in 1 2; do  # what the first one brings may be too old
+    for _ in 1 2; do  # the first installation may yield too old versions
       if [ ${#missing[@]} -gt 0 ]; then install_missing; fi
       find_missing
     done

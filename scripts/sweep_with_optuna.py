@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Optuna searches: scripts/sweep_with_optuna.py OPTIONS, those of `muograph sweep`. Needs the Python package optuna."""
+"""Searches with Optuna: scripts/sweep_with_optuna.py OPTIONS, with the options of `muograph sweep`. Needs the Python
+package optuna."""
 import json
 import os
 import subprocess
 import sys
 import optuna
 
-here = "build/release/muograph"  # of a clone
+here = "build/release/muograph"  # in a clone
 program = os.environ.get("MUOGRAPH", here if os.path.exists(here) else "muograph")
 command = [program, "sweep", "--ask-tell", "on", *sys.argv[1:]]
 sweep = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -16,7 +17,7 @@ for answer in map(json.loads, sweep.stdout):
     if answer["event"] == "error":
         sys.exit(answer["message"])
     if answer["event"] == "result":
-        study.tell(answer["trial"], answer["val_loss"])  # null: it has failed
+        study.tell(answer["trial"], answer["val_loss"])  # null: the trial failed
     new = min(left, {"ready": answer.get("workers"), "result": 1}.get(answer["event"], 0))
     left -= new
     for trial in [study.ask() for _ in range(new)]:
@@ -24,6 +25,6 @@ for answer in map(json.loads, sweep.stdout):
                    "weight-decay": trial.suggest_float("weight-decay", 0, 0.5)}
         print(json.dumps({"trial": trial.number, "options": options}), file=sweep.stdin, flush=True)
     if left == 0 and not sweep.stdin.closed:
-        sweep.stdin.close()  # what is under way is trained to its end
+        sweep.stdin.close()  # running trials are trained to their end
 print(f"best: {study.best_params}, {study.best_value:.4f} nats per token", flush=True)
 sys.exit(sweep.wait())

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What PyTorch needs on this GPU for the products that muograph is measured by: the three products of
-a Newton-Schulz iteration by baddbmm, and attention, at the sizes of tests/bench/product_cases.h.
+"""Measures PyTorch on this GPU for operations that muograph is compared by: the three matrix products of a
+Newton-Schulz iteration by baddbmm, and attention, at the sizes of tests/bench/product_cases.h.
   scripts/torch_kernels.py [--json FILE]"""
 import argparse
 import json
@@ -16,7 +16,7 @@ B, T, HEADS, HEAD, MATRICES = 32, 2048, 6, 128, 12
 
 
 def seconds_of(run):
-    """Of one call: graphs of many calls, the median of seven launches."""
+    """Seconds of one call: the median of seven launches of graphs of many calls."""
     for _ in range(3):
         run()
     torch.cuda.synchronize()
@@ -62,10 +62,10 @@ def attention(backward):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", default=os.devnull, help="a line for each, written as it is there")
+    parser.add_argument("--json", default=os.devnull, help="file for a line per operation, written as it is measured")
     arguments = parser.parse_args()
     failed = 0
-    torch.cuda.set_stream(torch.cuda.Stream())  # gradients run where their forward pass did: where graphs are captured
+    torch.cuda.set_stream(torch.cuda.Stream())  # gradients run on the stream of their forward pass, where graphs are captured
     with open(arguments.json, "w", encoding="utf-8") as file:
         def write(row):
             print(json.dumps(row), file=file, flush=True)

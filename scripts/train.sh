@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds for this CPU and the GPUs of this machine, trains. Without --data: a
-# small model on the C and C++ headers of this machine, sized by configs/quick.toml, on GPUs by
-# configs/quick_gpu.toml.
+# Installs missing dependencies, builds for the CPU and the GPUs of this machine, and trains. Without --data it
+# trains a
+# small model on the C and C++ headers of this machine, with configs/quick.toml, or configs/quick_gpu.toml on GPUs.
 #   scripts/train.sh [options of `muograph train`]
 # e.g. scripts/train.sh --data my.txt --num-iterations 500
 set -euo pipefail
@@ -19,15 +19,15 @@ for argument in "$@"; do
   before=
 done
 
-# Where GPUs are, the CUDA backend is built for them; or it is said why not: here, and by
-# MUO_NO_CUDA in the first line of the run.
+# If there are GPUs, the CUDA backend is built for them. Otherwise the reason is printed here and, through
+# MUO_NO_CUDA, in the first line of the run.
 architectures='' visible='' toolkit=''
 gpus_are_not_used() {
   if [ "$backend" = cuda ]; then echo "train.sh: --backend cuda: $*" >&2; exit 2; fi
   echo "train.sh: training on the CPU: $*" >&2
   export MUO_NO_CUDA=$*
   architectures=''
-  rm -f build/release/libmuograph_cuda.so  # of an earlier build: it would be loaded
+  rm -f build/release/libmuograph_cuda.so  # one of an earlier build would be loaded
 }
 
 if [ "$backend" != host ]; then
@@ -49,7 +49,7 @@ fi
 if [ -z "$architectures" ]; then
   scripts/setup.sh
 else
-  # Older ones are not the run's, unless the user has chosen himself.
+  # Hides too old GPUs from the run, unless the user has set CUDA_VISIBLE_DEVICES.
   if [ -n "$visible" ]; then export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES-$visible}; fi
   if toolkit=$(scripts/fetch_cuda.sh find); then
     scripts/setup.sh
@@ -67,7 +67,7 @@ else
   fi
 fi
 
-# The core library for this CPU alone takes less to compile than one for each kind.
+# Building the core library for this CPU only takes less time than building one for each kind.
 cpus=x86-64-v4
 for feature in avx512f avx512bw avx512cd avx512dq avx512vl; do
   grep -qsw $feature "${MUO_GPU_ROOT:-}/proc/cpuinfo" || cpus=x86-64-v3
@@ -77,14 +77,15 @@ fresh=(${moved:+"$moved"}) cuda=(-DMUO_CUDA=AUTO) targets=(muograph)
 if [ -n "$architectures" ]; then
   cuda=(-DMUO_CUDA=ON "-DMUO_CUDA_ARCHITECTURES=$architectures" "-DCUDAToolkit_ROOT=$toolkit")
   targets+=(muograph_cuda)
-  # CMake keeps to the compiler that it has once found.
+  # CMake keeps using the compiler that it found first.
   if known=$(grep -s '^CUDAToolkit_NVCC_EXECUTABLE:.*/nvcc$' build/release/CMakeCache.txt) &&
      [ "${known#*=}" != "$toolkit/bin/nvcc" ]; then
     fresh=(--fresh)
   fi
 fi
 cmake --preset release "${fresh[@]}" --log-level=WARNING "-DMUO_CPUS=$cpus" "${cuda[@]}" >/dev/null
-# Sets `weight` to about the seconds that the object in $1, a file's name or ninja's line, takes to compile.
+# Sets `weight` to the approximate seconds it takes to compile the object in $1, a file name or a line of ninja's
+# output.
 weigh() {
   case $1 in
     *.cu.o*) weight=60 ;;
@@ -103,7 +104,7 @@ while read -r _ object; do
   all=$((all + weight))
 done < <(grep -os '^build CMakeFiles/muograph[^ :]*[.]o:' build/release/build.ninja)
 
-# Shows ninja's lines, [1/50] and the rest, as one that says how much is built and how long the rest takes.
+# Condenses ninja's lines, such as [1/50], into one that shows the progress and the estimated time left.
 show_progress() {
   local line terminal='' done=0 shown=0 passed left end=$'\n' begin=$SECONDS
   if [ -t 1 ]; then terminal=$'\r' end=$'\e[K'; fi
@@ -130,13 +131,13 @@ cmake --build --preset release --target "${targets[@]}" | show_progress
 rm -f "${said:-}"
 
 quick=quick.toml
-# GPU sizes would take a CPU for ever: only if the program, too, finds that it can use the GPUs.
+# The GPU configuration would take forever on a CPU: use it only if the program also finds usable GPUs.
 if [ -n "$architectures" ] &&
    { [ "$backend" = cuda ] || build/release/muograph doctor --gpu >/dev/null; }; then
   quick=quick_gpu.toml
 fi
 defaults=(--config "$root/configs/$quick")
-# On every machine that can build; the order is the shell's, whatever the language of the user.
+# Text that exists on every machine that can build; sorted by the C locale, whatever the user's language.
 export LC_COLLATE=C
 text=(--data /usr/include/*.h /usr/include/asm-generic /usr/include/linux
       /usr/include/"$(uname -m)"-linux-gnu/{asm,bits,sys} /usr/include/c++/[0-9]* --data-max-bytes 12000000)
@@ -146,10 +147,10 @@ for argument in "$@"; do
     --data | --data=*) text=() ;;
     --config | --config=*) defaults=() text=() ;;
     --resume) before=--resume= && continue ;;
-    --resume=auto) ;;  # repeats a command that may have been started already
-    --resume=*) defaults=() text=() ;;  # a directory brings its options along
+    --resume=auto) ;;  # the repeated command may or may not have been started before
+    --resume=*) defaults=() text=() ;;  # the run directory has its own options
   esac
   before=
 done
-cd "$here"  # the paths of the user are relative to where they are
+cd "$here"  # the user's paths are relative to this folder
 exec "$root/build/release/muograph" train "${defaults[@]}" "${text[@]}" "$@"

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# The tree for aarch64, on a machine with x86-64: in a bare Debian (a chroot by debootstrap, in build/chroot) a clone
-# of HEAD is cross-compiled with Debian's compiler and libraries of arm64. qemu-user then runs the programs of tests
-# that take seconds there, and a training of 5 steps on two devices.
+# Tests the tree for aarch64 on an x86-64 machine: in a bare Debian (a chroot by debootstrap, in build/chroot) a
+# clone
+# of HEAD is cross-compiled with Debian's compiler and arm64 libraries. qemu-user then runs the test programs that
+# take
+# only seconds there, and a training run of 5 steps on two devices.
 #   scripts/try_aarch64.sh SUITE
 #     SUITE  bookworm (Debian 12), trixie (13) or later
-# Needs root, debootstrap, and a Debian whose apt works. With CCACHE_DIR set, it compiles through that cache.
-# Prints one line of JSON. Exit codes: 0 all passed, 1 not (the logs are named), 2 usage or no chroot.
+# Needs root, debootstrap, and a Debian with a working apt. If CCACHE_DIR is set, it compiles with that cache.
+# Prints one line of JSON. Exit codes: 0 all passed, 1 failures (the logs are named), 2 usage or no chroot.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/bare_debian.sh
@@ -18,7 +20,7 @@ esac
 make_chroot "$1" "$1-aarch64"
 clone_for root
 
-# Runs lines of bash in the clone, and ends the script where they fail.
+# Runs lines of bash in the clone, and exits if they fail.
 step() {
   try "$1" bash -ec "$2"
   [ "$code" -eq 0 ] || exit 1
@@ -35,8 +37,8 @@ step build '
     -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ -DCMAKE_CROSSCOMPILING_EMULATOR=qemu-aarch64
   cmake --build --preset release'
 result="\"build_seconds\":$seconds"
-# Those of optim and graphs, and nanochat's training runs, take too long; those of app were not tried. Death tests and
-# those of system start programs of their own, which qemu-user leaves to a kernel that knows neither it nor them.
+# The tests of optim and graphs, and nanochat's training runs, take too long; those of app were not tried. Death
+# tests and the tests of system start further programs, which qemu-user passes to a kernel that cannot run them.
 left_out='-Slow*:Simt*:*/simt_*:*/multi_gpu_*:*DeathTest*:*NanochatTraining*:*NanochatStrategy*'
 for room in base kernels data contract model golden runtime; do
   step "$room" "qemu-aarch64 build/release/${room}_test --gtest_filter='$left_out'"

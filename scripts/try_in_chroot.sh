@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
-# Both commands of the README on a bare Debian: a chroot by debootstrap, in it a clone of HEAD, and as root
-# scripts/train.sh for 20 steps, then scripts/test.sh. Needs root, debootstrap and a Debian whose apt works;
-# the chroot uses its mirror and its settings. Everything lies in build/chroot.
+# Tests both commands of the README on a bare Debian: creates a chroot by debootstrap with a clone of HEAD, and runs
+# as
+# root scripts/train.sh for 20 steps, then scripts/test.sh. Needs root, debootstrap and a Debian with a working apt;
+# the chroot uses its mirror and its settings. All files are in build/chroot.
 #   scripts/try_in_chroot.sh [--until train|build] [--ctest OPTION]... [--user] [--gpu] SUITE
 #   scripts/try_in_chroot.sh --install|--packages SUITE
 #     SUITE           bookworm (Debian 12), trixie (13) or later
-#     --until train   without scripts/test.sh; build: its build without its tests
-#     --ctest OPTION  one more option for scripts/test.sh
-#     --user          as an ordinary user without sudo. Of packages the machine has g++, libfmt without its
+#     --until train   skips scripts/test.sh; build: builds the tests but does not run them
+#     --ctest OPTION  an additional option for scripts/test.sh
+#     --user          runs as an ordinary user without sudo; the installed packages are g++, libfmt without its
 #                     headers, and root's certificates
-#     --gpu           with an nvidia-smi that lists an H100, and no CUDA toolkit: train.sh fetches one from Python
-#                     packages and builds the plug-in, the run says why the GPU cannot be used and takes the CPU
-#     --install       scripts/try_install.sh instead of the two commands
-#     --packages      scripts/try_packages.sh instead, as root and as an ordinary user, with what
-#                     scripts/make_packages.sh has left in build/packages
-# With CCACHE_DIR set, the chroot compiles through that cache: a repeated try is cheap, and says nothing of
-# how long a fresh machine takes.
-# Prints one line of JSON. Exit codes: 0 all passed, 1 not (the logs are named), 2 usage or no chroot.
+#     --gpu           adds a fake nvidia-smi that lists an H100, without a CUDA toolkit: train.sh fetches one from
+# Python packages and builds the plug-in; the run prints why the GPU is unusable and uses the CPU
+#     --install       runs scripts/try_install.sh instead of the two commands
+#     --packages      runs scripts/try_packages.sh instead, as root and as an ordinary user, with the packages that
+#                     scripts/make_packages.sh left in build/packages
+# If CCACHE_DIR is set, the chroot compiles with that cache: repeated runs are fast, and their times do not
+# represent
+# a fresh machine.
+# Prints one line of JSON. Exit codes: 0 all passed, 1 failures (the logs are named), 2 usage or no chroot.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/bare_debian.sh
@@ -103,7 +105,7 @@ if [ "$until" != train ] && [ "$worst" -eq 0 ]; then
   try test scripts/test.sh "${ctest[@]}"
   worst=$code
   result+=",\"test_code\":$code,\"test_seconds\":$seconds"
-  # "99% tests passed, 3 tests failed out of 1289", and a line for each that did not pass.
+  # Parses "99% tests passed, 3 tests failed out of 1289", and the lines of skipped tests.
   tests=$(sed -n 's/.* tests passed, .* out of \([0-9]*\)$/\1/p' "$log.test.log")
   if [ -n "$tests" ]; then
     failed=$(sed -n 's/.*tests passed, \([0-9]*\) tests failed.*/\1/p' "$log.test.log")

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs muograph in its three ways, and with each trains for 5 steps and makes a report: by `cmake --install`
-# into a folder, which is then moved; as a Debian package, which is removed again; in a virtual environment by
-# pip. It installs and removes packages: for a chroot (scripts/try_in_chroot.sh --install SUITE) or another machine to spare.
+# Installs muograph in three ways, and with each trains for 5 steps and makes a report: by `cmake --install` into a
+# folder, which is then moved; as a Debian package, which is removed again; and by pip in a virtual environment. It
+# installs and removes packages, so use a chroot (scripts/try_in_chroot.sh --install SUITE) or a disposable machine.
 #   scripts/try_install.sh     as root
-# Prints one line of JSON. Exit codes: 0 all is well, 1 not (one line on standard error says what).
+# Prints one line of JSON. Exit codes: 0 success, 1 failure (one line on standard error describes it).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/path.sh
@@ -46,8 +46,8 @@ quietly apt-get install --yes --no-install-recommends python3-venv
 quietly python3 -m venv "$folder/venv"
 quietly "$folder/venv/bin/pip" install .
 try_program "$folder/venv/bin/muograph" /usr/include/*.h
-[ "$("$folder/venv/bin/muograph" --version)" = "$version" ] || fail "pip's muograph is of another version than $version"
-# What NVIDIA's packages install beside it is found there: a library of the right name stands for one.
+[ "$("$folder/venv/bin/muograph" --version)" = "$version" ] || fail "pip's muograph is not of version $version"
+# The plug-in must find libraries that NVIDIA's packages install beside it; a copy of one library simulates them.
 plug_in=$(find "$folder/venv" -name libmuograph_cuda.so)
 beside=none
 if [ -n "$plug_in" ]; then

@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
-# Tries the wheel of build/packages in a virtual environment, as a user without a compiler would: the first training step
-# has to come within a minute, then every command runs that needs a bundled library or file. As root it also tries the
-# system's MPI and, on Debian 12, the Debian packages. It installs and removes packages, so it runs in a chroot
-# (scripts/try_in_chroot.sh --packages SUITE), which has python3-venv.
+# Tests the wheel of build/packages in a virtual environment without a compiler: the first training step must finish
+# within a minute, then every command runs that needs a bundled library or file. As root it also tests the system's
+# MPI
+# and, on Debian 12, the Debian packages. It installs and removes packages, so it runs in a chroot with python3-venv
+# (scripts/try_in_chroot.sh --packages SUITE).
 #   scripts/try_packages.sh
-# Prints one line of JSON. Exit codes: 0 all is well, 1 not (one line on standard error says what).
+# Prints one line of JSON. Exit codes: 0 success, 1 failure (one line on standard error describes it).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/try_program.sh
 
 for name in cc c++ gcc g++ clang cmake ninja; do
-  if command -v $name >/dev/null; then fail "$name is here: this is to work without"; fi
+  if command -v $name >/dev/null; then fail "$name is installed, but this must be tested without it"; fi
 done
 packages=$PWD/build/packages golden=$PWD/tests/golden
 (cd "$packages" && quietly sha256sum --check SHA256SUMS)
-text=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')  # the one text that is there
+text=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')  # text that exists on every such machine
 venv=$folder/venv
 program=$venv/bin/muograph
 
 # Fails unless the output of the last command matches the basic regular expression $1.
-expect() { grep -q -- "$1" "$log" || fail "no '$1' in what it said: $(tail -n 5 "$log")"; }
+expect() { grep -q -- "$1" "$log" || fail "no '$1' in the output: $(tail -n 5 "$log")"; }
 seconds_since() { echo "$(date +%s.%N) $1" | awk '{printf "%.1f", $1 - $2}'; }
 
 cd "$folder"
@@ -59,7 +60,7 @@ quietly "$program" sample first --prompt "def "
 quietly "$program" checkpoint export --checkpoint first --out exported
 quietly "$program" tokenizer train --data "$text/json" --vocab-size 400 --out tokenizer.json
 quietly "$program" train --data "$text/json" --tokenizer tokenizer.json --config quick.toml --num-iterations 2 --out tokens
-# SentencePiece's plug-in, and Oniguruma's, for a pattern that PCRE2 is not given.
+# Loads the plug-ins of SentencePiece, and of Oniguruma by a pattern that is not for PCRE2.
 encode() { "$program" tokenizer encode --tokenizer "$1" >"$log" 2>&1 <<<"Hello, world!" || fail "$1: $(tail -n 1 "$log")"; }
 encode "$golden/sentencepiece/llama.model"
 expect '^529 75 365 542 534 548 268 275 542 538 576'
@@ -97,7 +98,7 @@ if [ "$(id -u)" -eq 0 ]; then
 fi
 
 with_cuda=false
-if compgen -G "$packages/muograph_cuda-*.whl" >"$log"; then  # its plug-in is found; cuBLAS, which is not here, would be next
+if compgen -G "$packages/muograph_cuda-*.whl" >"$log"; then  # the plug-in must be found; loading then fails for lack of cuBLAS
   with_cuda=true
   quietly "$venv/bin/pip" install --no-index --no-deps "$packages"/muograph_cuda-*.whl
   quietly "$program" doctor

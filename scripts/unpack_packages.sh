@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
-# Downloads Debian or Ubuntu packages, with what they depend on and this machine lacks, from the machine's own
-# sources and unpacks them into build/third_party/debian: for whom cannot install them. CMakeLists.txt
-# looks there; scripts/path.sh puts the programs among them on PATH, but for Python, which is for pip only
-# (scripts/python_packages.sh): who starts it again by its own name would miss its libraries.
+# Downloads Debian or Ubuntu packages, with their missing dependencies, from the machine's package sources and
+# unpacks
+# them into build/third_party/debian, for users who cannot install packages. CMakeLists.txt searches that folder;
+# scripts/path.sh puts its programs on PATH, except for Python, which is only used for pip
+# (scripts/python_packages.sh)
+# because processes that it starts by its own name would lack its libraries.
 #   scripts/unpack_packages.sh PACKAGE...
-#   scripts/unpack_packages.sh list      prints which were asked for before and are there whole
-# bin/packages there is that list. An interrupted call changes nothing in bin/, and the next one unpacks its
+#   scripts/unpack_packages.sh list      prints the packages that were requested before and are complete
+# That list is bin/packages in the folder. An interrupted call changes nothing in bin/, and the next one unpacks its
 # packages again.
-# Exit codes: 0 they are there; 3 they are not, and one line on standard error says why, and what to do.
+# Exit codes: 0 available; 3 not available, and one line on standard error says why and what to do.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/path.sh"
 debian=$third_party/debian
-own=$third_party/apt  # apt's lists and downloads: root's are not ours to write
+own=$third_party/apt  # apt's lists and downloads; the system's are not writable
 programs=(python/python3 clang-format clang-tidy shellcheck ccache)
 
 fail() { echo "unpack_packages.sh: $*" >&2; exit 3; }
 
-# Its first line is the release that the packages are of.
+# The first line of bin/packages is the release of the packages.
 release=$(sed -n 's/^\(ID\|VERSION_ID\)=//p' /etc/os-release | paste -s -d ' ')
 list() {
   if [ "$(head -n 1 "$debian/bin/packages" 2>/dev/null)" = "$release" ]; then tail -n +2 "$debian/bin/packages"; fi
@@ -31,25 +33,25 @@ download() {
   local output
   rm -rf "$own"
   mkdir -p "$own"/{state/lists,cache/archives}/partial
-  # Whether this did shows below: what the machine does after each update may want root, and fail.
+  # Errors are noticed below: hooks that run after an update may need root, and fail.
   output=$(apt update) || true
   output+=$'\n'$(apt install --download-only --no-install-recommends "$@") ||
     fail "apt-get cannot download $*: $(grep -m 1 'Failed to fetch' <<<"$output" || tail -n 1 <<<"$output"):" \
-         "repeat the command once network and disk serve"
+         "repeat the command once network and disk work"
 }
 
 unpack() {
   local package output
   for package in "$own"/cache/archives/*.deb; do
     case "${package##*/}" in
-      libc6* | libc-* | libgcc* | libstdc++* | gcc-*) continue ;;  # are the compiler's, beside which they come
+      libc6* | libc-* | libgcc* | libstdc++* | gcc-*) continue ;;  # belong to the compiler
     esac
     output=$(dpkg-deb -x "$package" "$debian" 2>&1) || fail "cannot unpack ${package##*/}: $output"
   done
 }
 
-# The library of a development package whose other half was on the machine before: the link that programs
-# are linked by, and the file that CMake's targets name.
+# If a development package's library was already installed on the machine, links the name that programs are linked
+# by, and the file that CMake's targets name.
 link_installed_libraries() {
   local link installed name
   while read -r link; do
@@ -62,14 +64,14 @@ link_installed_libraries() {
   done < <(find "$debian" -name 'lib*.so' -xtype l)
 }
 
-# Programs find libraries and modules in folders of the system unless they are told where else.
+# Writes wrappers that tell programs where their libraries and modules are.
 write_programs() (
   shopt -s nullglob
   local program libraries modules path
   cd "$debian"
   folders() { printf ":\$here/%s" "$@"; }
   libraries=$(folders {usr/,}lib/*-linux-gnu/)
-  modules=$(folders usr/lib/python3*/{,dist-packages/})  # of Python's own modules some are packages, too
+  modules=$(folders usr/lib/python3*/{,dist-packages/})  # some of Python's own modules are packages, too
   rm -rf bin.new bin.old
   mkdir -p bin.new/python
   for program in "${programs[@]}"; do
@@ -102,7 +104,7 @@ done
 if [ ${#wanted[@]} -eq 0 ]; then exit 0; fi  # another call was faster
 download "${wanted[@]}"
 mapfile -t there < <(list)
-if [ ${#there[@]} -eq 0 ]; then rm -rf "$debian" && mkdir "$debian"; fi  # of another release, or half of one
+if [ ${#there[@]} -eq 0 ]; then rm -rf "$debian" && mkdir "$debian"; fi  # of another release, or incomplete
 unpack
 link_installed_libraries
 write_programs

@@ -3,9 +3,9 @@
 
   scripts/watch_wandb.py RUN [--project NAME] [--follow]
 
-RUN/wandb.json holds the id of its W&B run and the last steps that were handed over, so that a later call goes on where
-this one ends and no step is logged twice, also if training is resumed from an earlier step. --follow: until no process
-trains in RUN any more. W&B's own files are in RUN/wandb; WANDB_MODE=offline sends nothing. Needs the package wandb.
+RUN/wandb.json has the id of the W&B run and the last steps logged, so that a later call continues where this one ends
+and no step is logged twice, even if training is resumed from an earlier step. --follow: runs until no process trains in
+RUN any more. W&B's own files are in RUN/wandb; WANDB_MODE=offline sends nothing. Needs the package wandb.
 """
 import argparse
 import fcntl
@@ -20,7 +20,7 @@ import tomllib
 
 POLL_SECONDS = 1
 KINDS = ("train", "update", "eval")
-NEW = {"id": "", "project": "", "records": 0} | {kind: -1 for kind in KINDS}  # of a kind: its last step
+NEW = {"id": "", "project": "", "records": 0} | {kind: -1 for kind in KINDS}  # the last step of each kind
 
 
 def fail(text):
@@ -28,7 +28,7 @@ def fail(text):
 
 
 class Position:
-    """What W&B has of a run directory; held by one process at a time."""
+    """The part of a run directory that W&B has; locked by one process at a time."""
 
     def __init__(self, run):
         self.file = run / "wandb.json"
@@ -36,13 +36,13 @@ class Position:
         try:
             fcntl.flock(self.directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            fail(f"{run}: another process mirrors it: wait until that ends, or end it")
+            fail(f"{run}: another process mirrors it: wait until it ends, or end it")
         self.values = dict(NEW)
         if self.file.is_file():
             try:
                 self.values |= json.loads(self.file.read_text())
             except ValueError:
-                fail(f"{self.file}: not JSON: remove it to mirror the run from its start, as another one of W&B")
+                fail(f"{self.file}: not JSON: remove it to mirror the run from its start, as a new W&B run")
 
     def save(self):
         temporary = self.file.with_suffix(".json.tmp")
@@ -51,13 +51,13 @@ class Position:
 
 
 class Lines:
-    """The whole lines of metrics.jsonl that were not read before; all of them, if training has replaced the file."""
+    """Reads the complete lines of metrics.jsonl not read before; all of them if training has replaced the file."""
 
     def __init__(self, file):
         self.file, self.inode, self.offset = file, None, 0
 
     def read(self):
-        if not self.file.exists():  # a run that has just begun
+        if not self.file.exists():  # the run has just begun
             return []
         with open(self.file, "rb") as opened:
             status = os.fstat(opened.fileno())
@@ -70,7 +70,7 @@ class Lines:
 
 
 def is_training(run):
-    """Whether a process holds the lock that training takes."""
+    """True if a process holds the lock of training."""
     try:
         lock = os.open(run / "run.lock", os.O_RDONLY)
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def is_training(run):
 
 
 def values_of(record):
-    """What to log of a record: its numbers, with NaN for those that were not finite."""
+    """The values to log of a record: its numbers, with NaN for non-finite ones."""
     kind = record["kind"]
     values = {"step": record["step"]}
     for key, value in record.items():
@@ -102,7 +102,7 @@ def mirror(lines, position, wandb_run):
         kind, step = record["kind"], record["step"]
         if kind not in KINDS or step <= position.values[kind]:
             continue
-        # Before it is logged: if this process is killed in between, a step is missing and none is there twice.
+        # Saved before logging: if this process is killed in between, a step is missing, but none is there twice.
         position.values[kind] = step
         position.values["records"] += 1
         position.save()
@@ -124,7 +124,7 @@ def start(wandb, run, project, position):
     except Exception as error:
         fail(f"W&B does not start: {' '.join(str(error).split())}")
     position.save()
-    # Steps of our own: W&B's, which are numbers of records here, may only grow from one record to the next.
+    # A step metric of our own: W&B's step must increase with every record, so it is the record's number here.
     wandb_run.define_metric("step")
     for kind in KINDS:
         wandb_run.define_metric(f"{kind}/*", step_metric="step")
@@ -135,7 +135,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=pathlib.Path, metavar="RUN", help="a run directory")
     parser.add_argument("--project", help="of W&B; default: muograph")
-    parser.add_argument("--follow", action="store_true", help="until no process trains there any more")
+    parser.add_argument("--follow", action="store_true", help="run until no process trains there any more")
     options = parser.parse_args()
     run = options.run
     if not (run / "config.toml").is_file():
@@ -151,7 +151,7 @@ def main():
     try:
         going = True
         while going:
-            going = options.follow and is_training(run)  # asked before reading: nothing comes after "no"
+            going = options.follow and is_training(run)  # checked before reading: afterwards nothing is added
             count += mirror(lines, position, wandb_run)
             if going:
                 time.sleep(POLL_SECONDS)

@@ -1,12 +1,12 @@
-# `cmake --install`, and packages by CPack: the program, its libraries in a folder of their own, and what
-# users read. The folder can be moved as a whole.
+# For `cmake --install` and CPack packages: the program, its libraries in a folder of their own, and the files for
+# users. The installed folder can be moved as a whole.
 include(GNUInstallDirs)
 set(muo_libraries ${CMAKE_INSTALL_LIBDIR}/muograph)
 file(RELATIVE_PATH to_libraries /${CMAKE_INSTALL_BINDIR} /${muo_libraries})
-if(NOT DEFINED CMAKE_INSTALL_RPATH)  # the gpu preset's, whose programs and libraries share one folder
+if(NOT DEFINED CMAKE_INSTALL_RPATH)  # the gpu preset sets it: programs and libraries share one folder
   set_target_properties(muograph PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries}")
 endif()
-# Libraries that no system's package brought: those of a toolkit, or what setup.sh fetched without root.
+# For libraries that do not come from system packages: those of a toolkit, or fetched by setup.sh without root.
 set_target_properties(muograph_core muograph_http muograph_sentencepiece muograph_oniguruma PROPERTIES
                       INSTALL_RPATH_USE_LINK_PATH ON)
 
@@ -21,7 +21,7 @@ endif()
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/muograph COMPONENT program
         FILES_MATCHING PATTERN *.toml)
 set(scripts convert_nanochat.py convert_nanochat_tokenizer.py convert_nanogpt_data.py fetch_fineweb.sh plot_curve.py
-            read_parquet.py sweep_with_optuna.py watch_wandb.py)  # those that need nothing else of the repository
+            read_parquet.py sweep_with_optuna.py watch_wandb.py)  # the scripts that need nothing else of the repository
 list(TRANSFORM scripts PREPEND scripts/)
 install(PROGRAMS ${scripts} DESTINATION ${CMAKE_INSTALL_DATADIR}/muograph/scripts COMPONENT program)
 install(FILES build/third_party/plotly/plotly.min.js COMPONENT program OPTIONAL  # scripts/fetch_plotly.sh
@@ -29,10 +29,10 @@ install(FILES build/third_party/plotly/plotly.min.js COMPONENT program OPTIONAL 
 install(FILES build/third_party/plotly/licenses/LICENSE.txt RENAME LICENSE.plotly COMPONENT program OPTIONAL
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
-install(FILES src/app/completion/muograph.bash RENAME muograph COMPONENT program
+install(FILES src/cli/completion/muograph.bash RENAME muograph COMPONENT program
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-foreach(folder IN ITEMS site-functions vendor-completions)  # the latter where Debian's packages have it
-  install(FILES src/app/completion/_muograph COMPONENT program
+foreach(folder IN ITEMS site-functions vendor-completions)  # the latter is Debian's
+  install(FILES src/cli/completion/_muograph COMPONENT program
           DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${folder})
 endforeach()
 set(CPACK_COMPONENTS_ALL program)
@@ -42,14 +42,15 @@ if(TARGET muograph_mpi)
   list(APPEND CPACK_COMPONENTS_ALL mpi)
 endif()
 if(TARGET muograph_cuda)
-  # MUO_CUDA_RPATH: where else than beside it the plug-in finds CUDA's libraries, for a Python package.
+  # MUO_CUDA_RPATH: additional folder where the plug-in finds CUDA's libraries, for a Python package.
   set_target_properties(muograph_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${MUO_CUDA_RPATH}"
                         INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS muograph_cuda LIBRARY DESTINATION ${muo_libraries} COMPONENT cuda OPTIONAL)
   list(APPEND CPACK_COMPONENTS_ALL cuda)
 endif()
 
-# muograph.deb and, of a build with the plug-in, muograph-cuda.deb, likewise muograph-mpi.deb: `cpack --config build/release/CPackConfig.cmake`.
+# Builds muograph.deb and, with the respective plug-in, muograph-cuda.deb and muograph-mpi.deb: `cpack --config
+# build/release/CPackConfig.cmake`.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "the muograph authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Trains GPTs on CPUs and NVIDIA GPUs")
@@ -63,7 +64,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME muograph)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR})
-# CUDA's libraries come from NVIDIA's packages, of which there are several, or from no package.
+# No dependency on CUDA's libraries: they come from one of several NVIDIA packages, or from none.
 set(CPACK_DEBIAN_CUDA_PACKAGE_NAME muograph-cuda)
 set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "muograph (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_CUDA_DESCRIPTION "CUDA backend of muograph, for CUDA 13's libraries")

@@ -1,9 +1,9 @@
-# Labels, by name, of the tests that test programs list themselves. ctest reads this after their lists,
-# whose names are in muo_test_lists; lists of the SIMT tier's tests end in _simt.
-#   numbers       does for more worlds, strategies, steps or orders what other tests do for a few, to
-#                 compare numbers, which the build without sanitizers does: no sanitizer's preset runs it.
-#   long_threads  long under ThreadSanitizer, whose preset leaves it out: what has one thread, and what does
-#                 with threads what the suites of kernels, communicators, steps and saves do shorter.
+# Sets labels by name for the tests that test programs list themselves. ctest reads this file after their
+# lists, whose names are in muo_test_lists; lists of the SIMT tier's tests end in _simt.
+#   numbers       repeats other tests with more worlds, strategies, steps or orders, to compare numbers. Only
+#                 the build without sanitizers runs these.
+#   long_threads  slow under ThreadSanitizer, whose preset skips it: tests with a single thread, and tests whose
+#                 use of threads is covered by shorter suites of kernels, communicators, steps and saves.
 string(JOIN "|" numbers
   Mutation FiftySteps
   "StepGraph.(EveryWorld|Accumulation|TheBound|OneBranch)"
@@ -13,7 +13,7 @@ string(JOIN "|" numbers
   "DeviceStep.(ReadsNothing|Follows|TwoVirtual|FourVirtual|Every|AReplay|TheSameRun|TheBound|NanochatInBf16|APipelined|OneBranch|Sharded|GradientsOfBf16)"
   "ShardedWeights.(AreBitwiseReplicasInAnyOrder|KeepTheir)"
   NcclStep "Survival.(ARunThatMoves|ARunThatGoesOn|MemoryThreads|SavesByTheClock)"
-  "(app|system).LargestModel" "Configs.CostWhat" "BF16Gradients.AreBitwise" EndToEnd
+  "(kit|system).LargestModel" "Configs.CostWhat" "BF16Gradients.AreBitwise" EndToEnd
   "ShardingPlan.TenThousand" "ShardedStep.CommonReplicas" "PipelinedGather.*(InBf16|OverManySteps)"
   UnderEveryStrategy "Program.APlanThat" "ReluSquaredBF16.IsTheRounded" "NewtonSchulz.AgreesWithDouble")
 string(JOIN "|" long_threads

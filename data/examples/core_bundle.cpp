@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kShuffleSeed = 1337;
-constexpr std::int64_t kMostShots = 1000;
+constexpr std::int64_t kMaxShots = 1000;
 
 template <class Number>
 std::optional<Number> number_in(std::string_view text) {
@@ -33,7 +33,7 @@ std::optional<Number> number_in(std::string_view text) {
   return value;
 }
 
-// A task of core.yaml.
+// Reads one task of core.yaml.
 class TaskEntry {
  public:
   TaskEntry(const YamlValue& entry, std::string_view what) : entry_(entry), what_(what) {}
@@ -42,7 +42,7 @@ class TaskEntry {
     CoreTask task;
     task.label = text("label");
     task.file = text("dataset_uri");
-    // Nothing outside the bundle is read, whoever wrote it.
+    // Reject paths outside of the bundle, which may come from an untrusted source.
     if (task.file.is_absolute() || std::ranges::find(task.file, "..") != task.file.end())
       fail(entry_, fmt::format("{}: dataset_uri \"{}\" leaves the bundle: give a path below its "
                                "eval_data",
@@ -50,14 +50,14 @@ class TaskEntry {
     const std::string type = text("icl_task_type");
     const auto known = value_of<CoreType>(type);
     if (!known)
-      fail(entry_, fmt::format("{}: icl_task_type \"{}\" is unknown: there are multiple_choice, "
-                               "schema and language_modeling",
+      fail(entry_, fmt::format("{}: icl_task_type \"{}\" is unknown: expected multiple_choice, "
+                               "schema or language_modeling",
                                task.label, type));
     task.type = *known;
     task.shots = shots();
     if (const YamlValue* const delimiter = entry_.find("continuation_delimiter")) {
       if (delimiter->kind != YamlValue::Kind::kScalar || delimiter->is_null())
-        fail(*delimiter, fmt::format("{}: continuation_delimiter is not a text", task.label));
+        fail(*delimiter, fmt::format("{}: continuation_delimiter is not a string", task.label));
       task.delimiter = delimiter->text;
     }
     return task;
@@ -75,16 +75,16 @@ class TaskEntry {
   [[nodiscard]] std::string text(const char* key) const {
     const YamlValue& found = value(key);
     if (found.kind != YamlValue::Kind::kScalar || found.text.empty())
-      fail(found, fmt::format("{} is not a text", key));
+      fail(found, fmt::format("{} is not a string", key));
     return found.text;
   }
-  // Of several numbers of solved examples nanochat takes the first.
+  // nanochat uses the first of several numbers of solved examples.
   [[nodiscard]] std::int64_t shots() const {
     const YamlValue& list = value("num_fewshot");
     std::optional<std::int64_t> number;
     if (!list.items.empty()) number = number_in<std::int64_t>(list.items.front().text);
-    if (!number || *number < 0 || *number > kMostShots)
-      fail(list, fmt::format("num_fewshot is not a list of numbers from 0 to {}", kMostShots));
+    if (!number || *number < 0 || *number > kMaxShots)
+      fail(list, fmt::format("num_fewshot is not a list of numbers from 0 to {}", kMaxShots));
     return *number;
   }
 
@@ -146,7 +146,7 @@ void add_baselines(std::vector<CoreTask>& tasks, std::string_view text, std::str
     const auto is_named = [&](const CsvRow& row) {
       return row.fields.size() > task_column && row.fields[task_column] == task.label;
     };
-    // Of several the last, as in nanochat.
+    // The last row with that name counts, as in nanochat.
     const auto found = std::find_if(rows.rbegin(), rows.rend() - 1, is_named);
     if (found == rows.rend() - 1)
       throw InputError(concat(what, ": no baseline of the task ", task.label));
@@ -179,8 +179,8 @@ std::vector<CoreTask> read_core_bundle(const fs::path& folder, std::int64_t max_
       task.items.resize(static_cast<std::size_t>(max_per_task));
     if (task.shots >= std::ssize(task.items))
       throw InputError(
-          fmt::format("{}: {} solved examples before each want {} examples or more, "
-                      "and there are {}; give more by --max-per-task, or fewer by "
+          fmt::format("{}: {} solved examples before each need at least {} examples, "
+                      "but there are {}; give more by --max-per-task, or fewer by "
                       "num_fewshot in core.yaml",
                       task.file.native(), task.shots, task.shots + 1, task.items.size()));
   }

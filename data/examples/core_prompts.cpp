@@ -15,16 +15,16 @@ namespace {
 
 constexpr std::uint64_t kShotsSeed = 1234;
 
-// A context, as the templates have it, with the delimiter behind it.
-std::string begun(const CoreTask& task, const CoreItem& item, std::size_t context) {
+// A context followed by the delimiter, as in the templates.
+std::string context_prefix(const CoreTask& task, const CoreItem& item, std::size_t context) {
   std::string_view text = item.contexts[context];
   if (task.type == CoreType::kLanguageModeling) text = python_strip(text);
   return std::string(text) + task.delimiter;
 }
 
-std::string solved(const CoreTask& task, const CoreItem& item) {
+std::string solved_example(const CoreTask& task, const CoreItem& item) {
   const bool is_schema = task.type == CoreType::kSchema;
-  return begun(task, item, is_schema ? item.gold : 0) +
+  return context_prefix(task, item, is_schema ? item.gold : 0) +
          item.continuations[is_schema ? 0 : item.gold] + "\n\n";
 }
 
@@ -65,7 +65,7 @@ std::vector<std::size_t> core_shots(const CoreTask& task, std::size_t index) {
   std::vector<std::size_t> shots =
       PythonRandom(kShotsSeed + index)
           .sample(task.items.size() - 1, static_cast<std::size_t>(task.shots));
-  for (std::size_t& shot : shots)  // among the others
+  for (std::size_t& shot : shots)  // skip the item itself
     if (shot >= index) ++shot;
   return shots;
 }
@@ -73,21 +73,21 @@ std::vector<std::size_t> core_shots(const CoreTask& task, std::size_t index) {
 std::vector<std::string> core_prompts(const CoreTask& task, std::size_t index) {
   std::string before;
   for (const std::size_t shot : core_shots(task, index))
-    before += solved(task, task.items[shot]);
+    before += solved_example(task, task.items[shot]);
   const CoreItem& item = task.items[index];
   std::vector<std::string> out;
   switch (task.type) {
     case CoreType::kMultipleChoice:
-      before += begun(task, item, 0);
+      before += context_prefix(task, item, 0);
       for (const std::string& choice : item.continuations)
         out.push_back(before + choice);
       break;
     case CoreType::kSchema:
       for (std::size_t i = 0; i < item.contexts.size(); ++i)
-        out.push_back(before + begun(task, item, i) + item.continuations.front());
+        out.push_back(before + context_prefix(task, item, i) + item.continuations.front());
       break;
     case CoreType::kLanguageModeling: {
-      const std::string without = before + begun(task, item, 0);
+      const std::string without = before + context_prefix(task, item, 0);
       out = {std::string(python_strip(without)), without + item.continuations.front()};
       break;
     }
@@ -102,7 +102,7 @@ TokenTask tokenize_core(const CoreTask& task, const Tokenizer& tokenizer, std::i
                                                                  : TaskKind::kChoices,
                 .shots = task.shots,
                 .baseline = task.baseline};
-  constexpr std::size_t kItems = 1024;  // at a time, for little memory
+  constexpr std::size_t kItems = 1024;  // per batch, to limit memory
   for (std::size_t begin = 0; begin < task.items.size(); begin += kItems) {
     std::vector<Prompts> prompts(std::min(kItems, task.items.size() - begin));
     parallel_for(threads, prompts.size(),

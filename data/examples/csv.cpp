@@ -35,8 +35,7 @@ class Reader {
     const std::int64_t line = line_;
     std::string out;
     for (++at_;; ++at_) {
-      if (at_end())
-        throw InputError(concat(what_, ": line ", line, ": a quote that does not close"));
+      if (at_end()) throw InputError(concat(what_, ": line ", line, ": a quote is not closed"));
       const char c = text_[at_];
       if (c == '\n') ++line_;
       if (c == '"') {
@@ -46,7 +45,7 @@ class Reader {
       out.push_back(c);
     }
     if (!at_end() && !ends_field())
-      throw InputError(concat(what_, ": line ", line_, ": something follows a closing quote"));
+      throw InputError(concat(what_, ": line ", line_, ": text follows a closing quote"));
     return out;
   }
   [[nodiscard]] bool ends_field() const {

@@ -7,14 +7,14 @@
 
 namespace muo::data {
 
-// A row of comma-separated values, as Python's csv module reads them: fields in quotes may hold
-// commas, new lines and, doubled, quotes.
+// A row of comma-separated values, as Python's csv module reads them: quoted fields may contain
+// commas, newlines and doubled quotes.
 struct CsvRow {
-  std::int64_t line = 0;  // that it starts on, from 1 on
+  std::int64_t line = 0;  // line on which it starts, from 1
   std::vector<std::string> fields;
 };
-// All rows but empty ones. Throws InputError, "WHAT: line N: reason", for quotes that do not close
-// or that something follows.
+// Returns all rows except empty ones. Throws InputError, "WHAT: line N: reason", for unclosed
+// quotes and for text after a closing quote.
 std::vector<CsvRow> parse_csv(std::string_view text, std::string_view what);
 
 }  // namespace muo::data

@@ -19,10 +19,10 @@ namespace {
 constexpr std::uint16_t kStart = 65535;
 constexpr std::size_t kWord = sizeof(std::uint16_t);
 
-// The numbers of one example, one after the other.
-class Words {
+// Reads the numbers of one example in sequence.
+class WordReader {
  public:
-  Words(const std::filesystem::path& path, std::span<const std::byte> bytes)
+  WordReader(const std::filesystem::path& path, std::span<const std::byte> bytes)
       : path_(path), bytes_(bytes) {}
 
   void begin_example(std::int64_t index) { index_ = index; }
@@ -40,7 +40,7 @@ class Words {
     at_ += kWord;
     return value;
   }
-  // A length, which is not 0, and so many tokens below `vocab_size`, behind those of `out`.
+  // Reads a length, not 0, and that many tokens below `vocab_size`, and appends them to `out`.
   void add_tokens(const char* what, std::int64_t vocab_size, std::vector<std::int32_t>& out) {
     const std::uint16_t length = next();
     if (length == 0) fail(concat(what, " has no tokens"));
@@ -75,7 +75,7 @@ bool has_enough(const TokenTask& task, const HellaSwagOptions& options) {
   return options.max_examples > 0 && std::ssize(task.examples) >= options.max_examples;
 }
 
-void read_example(TokenTask& task, Words& words, const HellaSwagOptions& options) {
+void read_example(TokenTask& task, WordReader& words, const HellaSwagOptions& options) {
   const std::size_t begin = words.at();
   const std::int64_t index = std::ssize(task.examples);
   words.begin_example(index);
@@ -86,14 +86,14 @@ void read_example(TokenTask& task, Words& words, const HellaSwagOptions& options
   const std::uint16_t label = words.next();
   const std::uint16_t count = words.next();
   if (count < 2 || label >= count)
-    words.fail(fmt::format("its label is {} of {} completions", label, count));
+    words.fail(fmt::format("its label is {}, but it has {} completions", label, count));
   std::vector<std::int32_t> context;
   words.add_tokens("its context", options.vocab_size, context);
   std::vector<std::vector<std::int32_t>> completions(count);
   for (auto& completion : completions)
     words.add_tokens("a completion", options.vocab_size, completion);
   if (words.at() - begin != bytes)
-    words.fail(fmt::format("it has {} bytes and says {}", words.at() - begin, bytes));
+    words.fail(fmt::format("it has {} bytes, but its header says {}", words.at() - begin, bytes));
   add_example(task, context, std::move(completions), label, options, words.where());
 }
 
@@ -126,7 +126,7 @@ TokenTask read_eval_file(const std::filesystem::path& path, const HellaSwagOptio
         fmt::format("version {} of evaluation files; only {} is known", version, kEvalFileVersion));
   if (count <= 0) fail(fmt::format("the header says {} examples", count));
   TokenTask task{.name = "hellaswag"};
-  Words words(path, file.bytes().subspan(kShardHeaderBytes));
+  WordReader words(path, file.bytes().subspan(kShardHeaderBytes));
   for (std::int32_t i = 0; i < count; ++i) {
     if (has_enough(task, options)) return task;
     read_example(task, words, options);

@@ -8,26 +8,27 @@
 
 namespace muo::data {
 
-// llm.c's evaluation files: 256 little-endian int32 (magic, version, number of examples, bytes of
-// the longest), then for each example uint16: 65535, its bytes, its index, the right completion,
-// the number of completions, and each after its length the tokens of the context and of the
-// completions.
+// The format of llm.c's evaluation files: 256 little-endian int32 (magic, version, number of
+// examples, bytes of the longest one), then for each example, in uint16: 65535, its bytes, its
+// index, the index of the right completion, the number of completions, and the tokens of the
+// context and of each completion, each preceded by their number.
 inline constexpr std::int32_t kEvalFileMagic = 20240522;
 inline constexpr std::int32_t kEvalFileVersion = 1;
 
-// Whether the file starts with that magic number.
+// True if the file starts with that magic number.
 bool looks_like_eval_file(const std::filesystem::path& path);
 
 struct HellaSwagOptions {
   std::int64_t row_tokens = 0;    // see TokenTask::add
-  std::int64_t vocab_size = 0;    // ids of an evaluation file are below
+  std::int64_t vocab_size = 0;    // upper bound of an evaluation file's ids
   std::int64_t max_examples = 0;  // the first ones; 0: all
 };
 
-// The examples of an evaluation file.
+// Reads the examples of an evaluation file.
 TokenTask read_eval_file(const std::filesystem::path& path, const HellaSwagOptions& options);
-// HellaSwag's JSON Lines ("ctx", "endings", "label"), as llm.c's dev/data/hellaswag.py makes tokens
-// of them: those of the context, then those of a space and the ending, without a start of document.
+// Reads HellaSwag's JSON Lines ("ctx", "endings", "label") and tokenizes them like llm.c's
+// dev/data/hellaswag.py: the tokens of the context, then those of a space and the ending, without a
+// start-of-document token.
 TokenTask read_hellaswag(const std::filesystem::path& path, const Tokenizer& tokenizer,
                          const HellaSwagOptions& options);
 

@@ -12,17 +12,17 @@
 
 namespace muo::data {
 
-// A JSON object on a line of a file. What is asked for and not there, or of another kind, is an
-// InputError that names the file, the line and the field.
+// A JSON object on one line of a file. The accessors throw InputError, which names the file, the
+// line and the field, if a field is missing or has another type.
 class JsonLine {
  public:
   JsonLine(const nlohmann::json& object, std::string where)
       : object_(object), where_(std::move(where)) {}
 
-  // Texts; whole numbers become theirs, as Python's str() writes them.
+  // Texts. Whole numbers are converted to text as by Python's str().
   [[nodiscard]] std::string text(const char* field) const;
   [[nodiscard]] std::vector<std::string> texts(const char* field) const;  // at least two
-  // A whole number in [0, bound), or a text of one, as HellaSwag's labels are in some copies.
+  // A whole number in [0, bound), also as a text, as some copies of HellaSwag store their labels.
   [[nodiscard]] std::size_t index(const char* field, std::size_t bound) const;
   [[nodiscard]] const std::string& where() const { return where_; }  // "FILE: line N"
 
@@ -34,8 +34,8 @@ class JsonLine {
   std::string where_;
 };
 
-// Calls `take` for each line, in order, from 1 on. Throws InputError if there is none, or if one is
-// no object.
+// Calls `take` for each line in order, with `number` from 1. Throws InputError if the file is empty
+// or a line is not a JSON object.
 void read_json_lines(const std::filesystem::path& path,
                      const std::function<void(const JsonLine& line, std::int64_t number)>& take);
 

@@ -53,7 +53,7 @@ std::uint32_t PythonRandom::word() {
 }
 
 std::uint64_t PythonRandom::below(std::uint64_t bound) {
-  const int bits = 64 - std::countl_zero(bound);  // bit_width() is no int in every library
+  const int bits = 64 - std::countl_zero(bound);  // bit_width() is not an int in every library
   MUO_CHECK(0 < bound && bits <= 32, "a random number below ", bound);
   std::uint64_t value = bound;
   while (value >= bound)
@@ -61,12 +61,13 @@ std::uint64_t PythonRandom::below(std::uint64_t bound) {
   return value;
 }
 
-// Python draws from a list of what is left, or, of many, until it hits none that it had.
+// Python draws from a list of the remaining elements or, for large n, draws until it finds an
+// unused one.
 std::vector<std::size_t> PythonRandom::sample(std::size_t n, std::size_t k) {
   MUO_CHECK(k <= n, "a sample of ", k, " of ", n);
   std::size_t fits = 21;
   if (k > 5) {
-    std::size_t power = 1;  // of 4, not below 3 k
+    std::size_t power = 1;  // the least power of 4 >= 3 k
     while (power < 3 * k)
       power *= 4;
     fits += power;

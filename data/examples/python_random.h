@@ -8,14 +8,14 @@
 
 namespace muo::data {
 
-// Python's random.Random(seed) of a number, of CPython 3.9 and newer: the same draws, bit by bit.
-// The Mersenne Twister of Matsumoto and Nishimura (1998), seeded by their init_by_array.
+// Bit-exact equivalent of Python's random.Random(seed) for an integer seed (CPython 3.9 and newer):
+// the Mersenne Twister of Matsumoto and Nishimura (1998), seeded by their init_by_array.
 class PythonRandom {
  public:
   explicit PythonRandom(std::uint64_t seed);
 
   std::uint32_t word();  // 32 random bits
-  // Even among [0, bound); 0 < bound <= 2^32.
+  // Uniform in [0, bound); 0 < bound <= 2^32.
   std::uint64_t below(std::uint64_t bound);
 
   // random.shuffle
@@ -32,7 +32,7 @@ class PythonRandom {
   void next_words();
 
   std::array<std::uint32_t, kWords> state_{};
-  std::size_t at_ = kWords;  // the next word; kWords: none is left
+  std::size_t at_ = kWords;  // index of the next word; kWords: all are used
 };
 
 }  // namespace muo::data

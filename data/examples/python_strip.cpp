@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// The characters of which str.isspace() is true.
+// The characters for which str.isspace() is true.
 constexpr std::array kSpaces = {
     "\t"sv,           "\n"sv,           "\v"sv,           "\f"sv,           "\r"sv,
     "\x1c"sv,         "\x1d"sv,         "\x1e"sv,         "\x1f"sv,         " "sv,

@@ -4,7 +4,7 @@
 
 namespace muo::data {
 
-// Python's str.strip(): without what Unicode calls white space at both ends. `text` is UTF-8.
+// Python's str.strip(): removes Unicode white space from both ends. `text` is UTF-8.
 std::string_view python_strip(std::string_view text);
 
 }  // namespace muo::data

@@ -12,7 +12,7 @@ namespace {
 
 using Sequences = std::span<const std::vector<std::int32_t>>;
 
-// `at(sequence, i)`: its i-th token.
+// `at(sequence, i)` is the i-th token to compare.
 template <class At>
 std::size_t common_length(Sequences sequences, const At& at) {
   std::size_t length = sequences.front().size();
@@ -24,7 +24,7 @@ std::size_t common_length(Sequences sequences, const At& at) {
   return length;
 }
 
-// The row of an example that `value(row)` is least for.
+// The first row of an example with the least `value(row)`.
 template <class Value>
 std::size_t least(const TokenTask::Example& example, const Value& value) {
   std::size_t best = 0;
@@ -57,8 +57,8 @@ void TokenTask::add(Sequences prompts, std::span<const std::size_t> starts, std:
     const std::size_t start = std::max<std::size_t>(starts[i], 1);
     const std::size_t crop = prompt.size() > most ? prompt.size() - most : 0;
     if (start <= crop)
-      throw InputError(concat(where, ": what is scored has ", prompt.size() - start,
-                              " tokens, and rows have ", most, ": give --row-tokens ",
+      throw InputError(concat(where, ": the scored part has ", prompt.size() - start,
+                              " tokens, but rows have ", most, ": give --row-tokens ",
                               prompt.size() - start + 1, " or more"));
     const std::size_t of_shared = std::min(crop, common);
     const std::size_t own = tokens.size();
@@ -84,7 +84,8 @@ void TokenTask::read(const ExampleRow& row, std::vector<std::int32_t>& out) cons
 }
 
 TaskScore score_task(const TokenTask& task, std::span<const RowScore> rows) {
-  MUO_CHECK(rows.size() == task.rows.size(), rows.size(), " scores of ", task.rows.size());
+  MUO_CHECK(rows.size() == task.rows.size(), rows.size(), " scores for ", task.rows.size(),
+            " rows");
   std::int64_t right = 0, right_by_sum = 0;
   const auto mean = [&](std::size_t i) {  // NaN without scored tokens
     return rows[i].nats / static_cast<double>(task.rows[i].scored_tokens());

@@ -15,7 +15,7 @@ constexpr int kMaxDepth = 64;
 struct EventDeleter {
   void operator()(yaml_event_t* event) const {
     yaml_event_delete(event);
-    delete event;  // NOLINT(cppcoreguidelines-owning-memory): as it was made
+    delete event;  // NOLINT(cppcoreguidelines-owning-memory): allocated by new
   }
 };
 using Event = std::unique_ptr<yaml_event_t, EventDeleter>;
@@ -63,7 +63,7 @@ class Parser {
   }
 
   void refuse_tag(const yaml_char_t* tag, std::int64_t line) const {
-    if (tag != nullptr) fail(line, "a tag, which is not taken: leave it out");
+    if (tag != nullptr) fail(line, "tags are not supported: leave it out");
   }
 
   YamlValue read(const Event& event, int depth) {
@@ -90,7 +90,7 @@ class Parser {
           add_member(value, key, depth);
         return value;
       case YAML_ALIAS_EVENT:
-        fail(value.line, "an alias, which is not taken: write out what it stands for");
+        fail(value.line, "aliases are not supported: write out the value");
       default:
         fail(value.line, "not a value");
     }

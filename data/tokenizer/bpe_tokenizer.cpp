@@ -24,7 +24,7 @@ std::string fingerprint_of(const BpeDefinition& definition) {
     out.add(static_cast<std::uint64_t>(split.behavior));
     out.add(split.invert ? 1U : 0U);
   }
-  // That an added token is in the vocabulary, too, makes no difference but to pieces of its name.
+  // Added tokens that are also in the vocabulary only matter to pieces that equal their text.
   std::set<std::string_view> added;
   if (definition.whole_pieces)
     for (const auto* tokens :
@@ -81,7 +81,7 @@ BpeTokenizer::BpeTokenizer(BpeDefinition definition, std::string_view source)
       if (text.empty() || id < 0 || !by_id.emplace(id, text).second ||
           !by_text.emplace(text, id).second || (is_special && !bytes.empty() && bytes != text))
         throw InputError(concat(source, ": added token '", text, "' of id ", id,
-                                ": empty, or its text or id is another one's"));
+                                ": its text is empty, or another token has its text or id"));
       vocab_size_ = std::max(vocab_size_, std::int64_t{id} + 1);
     }
   }
@@ -91,7 +91,8 @@ std::size_t BpeTokenizer::encode(std::string_view text, std::size_t begin, std::
                                  std::vector<std::int32_t>& ids) const {
   const auto encode_piece = [&](std::string_view piece) { encoding_.encode(piece, ids); };
   if (cuts_text()) return splitter_.split(text, begin, end, encode_piece);
-  // Literals come first: text between two of them is normalized and cut as if it were all.
+  // Literals are matched first: the text between them is normalized and split as if it were a whole
+  // text.
   const auto encode_literal = [&](const SpecialToken& literal) { ids.push_back(literal.id); };
   const auto cut = [&](std::string_view part) {
     splitter_.split(part, 0, part.size(), encode_piece);

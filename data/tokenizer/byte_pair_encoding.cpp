@@ -15,7 +15,7 @@ namespace muo::data {
 namespace {
 
 constexpr bool is_in_utf8(int byte) { return byte != 0xC0 && byte != 0xC1 && byte < 0xF5; }
-constexpr std::size_t kShort = 48;  // bytes: up to here looking at all pairs again is faster
+constexpr std::size_t kShort = 48;  // bytes up to which rescanning all pairs is faster
 
 }  // namespace
 
@@ -50,9 +50,10 @@ void BytePairEncoding::encode(std::string_view piece, std::vector<std::int32_t>&
   }
   for (const char c : piece)
     if (byte_ids_[static_cast<unsigned char>(c)] < 0)
-      throw InputError(fmt::format(
-          "the vocabulary has no token for byte 0x{:02X}, which no UTF-8 has: give texts in UTF-8",
-          static_cast<unsigned char>(c)));
+      throw InputError(
+          fmt::format("the vocabulary has no token for byte 0x{:02X}, which UTF-8 never contains: "
+                      "give texts in UTF-8",
+                      static_cast<unsigned char>(c)));
   merge_all(piece, ids);
 }
 
@@ -81,7 +82,7 @@ void BytePairEncoding::add(const Merge& merge, std::uint32_t rank) {
 void BytePairEncoding::merge_short(std::string_view piece, std::vector<std::int32_t>& ids) const {
   struct Part {
     std::int32_t id = 0;
-    std::uint32_t rank = kNever;  // of the merge with the next one
+    std::uint32_t rank = kNever;  // of the merge with the next token
     std::int32_t merged = 0;
   };
   std::array<Part, kShort> parts;
@@ -119,7 +120,7 @@ void BytePairEncoding::merge_short(std::string_view piece, std::vector<std::int3
 void BytePairEncoding::merge_long(std::string_view piece, std::vector<std::int32_t>& ids) const {
   constexpr std::size_t kNone = ~std::size_t{0};
   struct Part {
-    std::int32_t id = 0;  // -1: became part of the one before
+    std::int32_t id = 0;  // -1: merged into the previous one
     std::size_t before = 0, next = 0;
   };
   struct Candidate {

@@ -9,24 +9,25 @@
 
 namespace muo::data {
 
-// Two tokens next to each other that become one.
+// A pair of neighbouring tokens and the token that replaces it.
 struct Merge {
   std::int32_t left = 0, right = 0, result = 0;
 };
 
-// Byte pair encoding (Sennrich, Haddow, Birch 2016, section 3.2; of bytes: Radford et al. 2019,
-// section 2.2): a piece of text is cut into bytes, and as long as two neighbours can be merged, the
-// leftmost two whose merge comes first in the list are. Thread-safe.
+// Byte pair encoding (Sennrich, Haddow, Birch 2016, section 3.2; on bytes: Radford et al. 2019,
+// section 2.2): a piece of text is cut into bytes; then, repeatedly, of the neighbours that can be
+// merged those with the earliest merge in the list are, the leftmost first. Thread-safe.
 class BytePairEncoding {
  public:
-  // `merges`: the first comes first; of two with the same parts the first counts. With
-  // `whole_pieces` a piece that is a token is that one, whatever the merges say (tiktoken's way).
-  // All bytes that UTF-8 has are tokens, or it is an InputError that names `source`.
+  // `merges` are in order of priority; the first of two with the same parts counts. With
+  // `whole_pieces` a piece that equals a token is encoded as that token, regardless of the merges
+  // (as in tiktoken). Throws InputError that names `source` unless every byte that occurs in UTF-8
+  // is a token.
   BytePairEncoding(Vocabulary vocabulary, std::span<const Merge> merges, bool whole_pieces,
                    std::string_view source);
 
   [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }
-  // Appends to `ids` what `piece` becomes. Throws InputError for a byte without a token.
+  // Appends the ids of `piece` to `ids`. Throws InputError for a byte without a token.
   void encode(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
  private:
@@ -43,13 +44,13 @@ class BytePairEncoding {
   void merge_all(std::string_view piece, std::vector<std::int32_t>& ids) const;
 
   Vocabulary vocabulary_;
-  Vocabulary whole_;  // the pieces that become one token
+  Vocabulary whole_;  // pieces that are encoded as one token
   std::vector<std::int32_t> byte_ids_;
   std::vector<Slot> slots_;  // open addressing; a power of two, at most half full
 };
 
-// The merges that give the ids of tiktoken, where any two neighbours may be merged that are a token
-// together, the smallest id first: each token by all cuts into two others.
+// Derives merges that reproduce tiktoken's ids: there, any two neighbours may be merged that form a
+// token, the smallest id first. The result has every cut of each token into two others.
 std::vector<Merge> merges_by_rank(const Vocabulary& vocabulary);
 
 }  // namespace muo::data

@@ -18,12 +18,13 @@
 namespace muo::data {
 namespace {
 
-constexpr int kMostDepth = 100;  // of groups and classes
-constexpr std::uint32_t kMostTimes = 1000;
+constexpr int kMaxDepth = 100;  // of nested groups and classes
+constexpr std::uint32_t kMaxTimes = 1000;
 constexpr std::uint32_t kEndless = ~std::uint32_t{0};
 
-// Properties that both sides know: Oniguruma's name, and after = another one. Scripts are values of
-// Script, not of Script_Extensions; they are those that Unicode calls recommended.
+// Properties with the same meaning on both sides: Oniguruma's name, and after = another one.
+// Scripts are values of Script, not of Script_Extensions, and are limited to those that Unicode
+// recommends.
 constexpr std::string_view kProperties =
     "L=letter Lu=uppercaseletter Ll=lowercaseletter Lt=titlecaseletter Lm=modifierletter "
     "Lo=otherletter M=mark Mn=nonspacingmark Mc=spacingmark Me=enclosingmark N=number "
@@ -37,7 +38,7 @@ constexpr std::string_view kProperties =
     "Katakana Khmer Lao Latin Malayalam Myanmar Oriya Sinhala Tamil Telugu Thaana Thai Tibetan ";
 constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200C}\x{200D})";
 
-// The ASCII of [:name:], as ranges: pairs of characters.
+// The ASCII characters of [:name:], as ranges: pairs of first and last character.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kPosix = {{
     {"alnum", "09AZaz"},
     {"alpha", "AZaz"},
@@ -59,11 +60,11 @@ struct Flags {
   bool ignores_case = false, dot_is_any = false, has_lines = false;
 };
 
-// A part of the translation.
+// A translated part of the pattern.
 struct Part {
   std::string text;
-  bool can_be_empty = false;   // matches no character, somewhere
-  bool takes_no_text = false;  // cannot be repeated: looks ahead, or is nothing at all
+  bool can_be_empty = false;   // can match the empty string
+  bool is_zero_width = false;  // is empty or only looks ahead, so it cannot be repeated
 };
 
 class Translator {
@@ -74,8 +75,8 @@ class Translator {
   std::string translate() {
     if (!is_utf8(pattern_)) fail(0, "it is not UTF-8");
     Part all = alternatives({}, 0);
-    if (!ends()) fail(at_, "')' closes no group");
-    if (all.can_be_empty) fail(0, "it matches no character at all; write + for *, or leave out ?");
+    if (!at_end()) fail(at_, "')' closes no group");
+    if (all.can_be_empty) fail(0, "it can match the empty string; write + for *, or leave out ?");
     return std::move(all.text);
   }
 
@@ -85,23 +86,23 @@ class Translator {
     throw InputError(
         concat(source_, ": the split pattern '", pattern_, "': at byte ", at, ": ", what...));
   }
-  [[nodiscard]] bool ends() const { return at_ == pattern_.size(); }
-  [[nodiscard]] bool sees(std::string_view text) const {
+  [[nodiscard]] bool at_end() const { return at_ == pattern_.size(); }
+  [[nodiscard]] bool next_is(std::string_view text) const {
     return pattern_.substr(at_).starts_with(text);
   }
   bool take(std::string_view text) {
-    if (!sees(text)) return false;
+    if (!next_is(text)) return false;
     at_ += text.size();
     return true;
   }
-  void want(std::string_view text, std::string_view what) {
+  void expect(std::string_view text, std::string_view what) {
     if (!take(text)) fail(at_, "no '", text, "' ends ", what);
   }
   void check_depth(int depth) const {
-    if (depth > kMostDepth) fail(at_, "more than ", kMostDepth, " groups and classes, nested");
+    if (depth > kMaxDepth) fail(at_, "more than ", kMaxDepth, " groups and classes, nested");
   }
 
-  // The character at at_, and on behind it.
+  // Returns the character at at_ and advances past it.
   char32_t take_character() {
     std::size_t size = 1;
     while (at_ + size < pattern_.size() && (pattern_[at_ + size] & 0xC0) == 0x80)
@@ -114,7 +115,7 @@ class Translator {
     return code;
   }
 
-  // Which Oniguruma reads as this character, in a class or not.
+  // The character, quoted for Oniguruma, in a class or outside.
   static std::string quoted(char32_t code) {
     for (const auto& [letter, control] : {std::pair{'n', U'\n'}, {'r', U'\r'}, {'t', U'\t'}})
       if (code == control) return {'\\', letter};
@@ -126,7 +127,7 @@ class Translator {
     return {c};
   }
 
-  // Characters of a class from `first` to `last`.
+  // The items of a class for the characters from `first` to `last`.
   [[nodiscard]] std::string range(char32_t first, char32_t last, const Flags& flags,
                                   std::size_t where) const {
     std::string out = quoted(first);
@@ -147,30 +148,30 @@ class Translator {
   Part alternatives(Flags flags, int depth) {
     check_depth(depth);
     Part out;
-    out.takes_no_text = true;
+    out.is_zero_width = true;
     for (bool is_first = true; is_first || take("|"); is_first = false) {
       if (!is_first) out.text += '|';
       Part branch = sequence(flags, depth);
       out.text += branch.text;
-      // Oniguruma repeats no alternatives of which one is a lone look-ahead or \z.
-      if (branch.takes_no_text && !branch.text.empty()) out.text += "(?:)";
+      // Oniguruma does not repeat alternatives of which one is a lone look-ahead or \z.
+      if (branch.is_zero_width && !branch.text.empty()) out.text += "(?:)";
       out.can_be_empty |= branch.can_be_empty;
-      out.takes_no_text &= branch.takes_no_text;
+      out.is_zero_width &= branch.is_zero_width;
     }
     return out;
   }
 
-  // Until | or ) or the end; `flags` are what the rest of the group has.
+  // Translates up to | or ) or the end; `flags` are updated to those of the rest of the group.
   Part sequence(Flags& flags, int depth) {
-    Part out{.text = {}, .can_be_empty = true, .takes_no_text = true};
-    while (!ends() && !sees("|") && !sees(")")) {
+    Part out{.text = {}, .can_be_empty = true, .is_zero_width = true};
+    while (!at_end() && !next_is("|") && !next_is(")")) {
       const std::size_t where = at_;
       std::optional<Part> part = atom(flags, depth);
-      if (!part) continue;  // it has set flags
+      if (!part) continue;  // it only set flags
       Part repeated = repeat(std::move(*part), where);
       out.text += repeated.text;
       out.can_be_empty &= repeated.can_be_empty;
-      out.takes_no_text &= repeated.takes_no_text;
+      out.is_zero_width &= repeated.is_zero_width;
     }
     return out;
   }
@@ -186,7 +187,7 @@ class Translator {
     } else if (take("+")) {
       times = '+';
       least = 1;
-    } else if (sees("{")) {
+    } else if (next_is("{")) {
       std::tie(least, most) = counts();
       times = least == most      ? fmt::format("{{{}}}", least)
               : most == kEndless ? fmt::format("{{{},}}", least)
@@ -194,19 +195,21 @@ class Translator {
     } else {
       return part;
     }
-    if (part.takes_no_text) fail(where, "what takes no text is repeated");
-    if (part.can_be_empty && most > 1) fail(where, "what may match nothing is repeated");
-    // Oniguruma's {n}? would be optional.
+    if (part.is_zero_width) fail(where, "a zero-width expression is repeated");
+    if (part.can_be_empty && most > 1)
+      fail(where, "an expression that may match the empty string is repeated");
+    // Oniguruma would read {n}? as optional.
     if (take("?") && least < most) times += '?';
     part.text += times;
-    if (take("+")) part.text = "(?>" + part.text + ')';  // of any quantifier, unlike Oniguruma's
+    // Oniguruma lacks a possessive form of some quantifiers.
+    if (take("+")) part.text = "(?>" + part.text + ')';
     part.can_be_empty |= least == 0;
-    if (sees("?") || sees("*") || sees("+"))
-      fail(at_, "a quantifier of a quantifier; put a group in between");
+    if (next_is("?") || next_is("*") || next_is("+"))
+      fail(at_, "a quantifier after a quantifier; put a group in between");
     return part;
   }
 
-  // {n}, {n,}, {n,m} or {,m}, which is {0,m}: the least and the most.
+  // Parses {n}, {n,}, {n,m} or {,m}, which is {0,m}, and returns the least and the most.
   std::pair<std::uint32_t, std::uint32_t> counts() {
     const std::size_t where = at_++;
     const std::string_view body = pattern_.substr(at_, pattern_.find('}', at_) - at_);
@@ -218,33 +221,33 @@ class Translator {
       std::uint32_t value = 0;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
       if (!text.empty() && (error != std::errc() || end != text.data() + text.size()))
-        value = kMostTimes + 1;
+        value = kMaxTimes + 1;
       return value;
     };
     const std::uint32_t least = number(first), most = last.empty() ? kEndless : number(last);
     if (!take("}") || body.empty() || body == "," || most == 0 || most < least ||
-        (most > kMostTimes && most != kEndless))
-      fail(where, "'{' begins no count such as {1,3}, of at most ", kMostTimes,
+        (most > kMaxTimes && most != kEndless))
+      fail(where, "'{' begins no count such as {1,3}, of at most ", kMaxTimes,
            "; as a character it is \\{");
     return {least, most};
   }
 
-  // Nothing where flags are set for the rest of the group.
+  // Empty where flags are set for the rest of the group.
   std::optional<Part> atom(Flags& flags, int depth) {
     const std::size_t where = at_;
     if (take("(")) return group(flags, depth, where);
-    if (sees("[")) return Part{character_class(flags, depth)};
+    if (next_is("[")) return Part{character_class(flags, depth)};
     if (take(".")) return Part{flags.dot_is_any ? R"(\p{Any})" : R"([^\n])"};
     if (take("$"))
       return Part{.text = flags.has_lines ? R"((?=\n|\z))" : R"(\z)",
                   .can_be_empty = true,
-                  .takes_no_text = true};
-    if (sees("^")) fail(at_, "'^' looks behind, which is not supported");
+                  .is_zero_width = true};
+    if (next_is("^")) fail(at_, "'^' looks behind, which is not supported");
     for (const std::string_view sign : {"?", "*", "+", "{"})
-      if (sees(sign)) fail(at_, "'", sign, "' repeats nothing");
+      if (next_is(sign)) fail(at_, "'", sign, "' repeats nothing");
     if (take("\\")) {
-      if (take("z")) return Part{.text = R"(\z)", .can_be_empty = true, .takes_no_text = true};
-      if (const auto set = set_of_escape(flags, where)) return Part{'[' + *set + ']'};
+      if (take("z")) return Part{.text = R"(\z)", .can_be_empty = true, .is_zero_width = true};
+      if (const auto set = class_of_escape(flags, where)) return Part{'[' + *set + ']'};
       return literal(escaped_character(where), flags, where);
     }
     return literal(take_character(), flags, where);
@@ -256,29 +259,29 @@ class Translator {
     return Part{text == alone ? alone : '[' + text + ']'};
   }
 
-  // Behind its '(', which is at `where`.
+  // Called after the group's '(', which is at `where`.
   std::optional<Part> group(Flags& flags, int depth, std::size_t where) {
     Flags inner = flags;
     std::string opened = "(?:";
-    const auto is_next = [&](std::string_view kind) {
+    const auto has_kind = [&](std::string_view kind) {
       if (!take(kind)) return false;
       opened = concat('(', kind);
       return true;
     };
     bool looks = false;
-    if (is_next("?=") || is_next("?!")) {
+    if (has_kind("?=") || has_kind("?!")) {
       looks = true;
-    } else if (!is_next("?:") && !is_next("?>") && take("?")) {
-      if (sees("<=") || sees("<!")) fail(where, "look-behind is not supported");
+    } else if (!has_kind("?:") && !has_kind("?>") && take("?")) {
+      if (next_is("<=") || next_is("<!")) fail(where, "look-behind is not supported");
       bool value = true;
-      for (; !ends() && !sees(":") && !sees(")"); ++at_) {
-        bool* const flag = sees("i")   ? &inner.ignores_case
-                           : sees("s") ? &inner.dot_is_any
-                           : sees("m") ? &inner.has_lines
-                                       : nullptr;
+      for (; !at_end() && !next_is(":") && !next_is(")"); ++at_) {
+        bool* const flag = next_is("i")   ? &inner.ignores_case
+                           : next_is("s") ? &inner.dot_is_any
+                           : next_is("m") ? &inner.has_lines
+                                          : nullptr;
         if (flag != nullptr)
           *flag = value;
-        else if (sees("-") && value)
+        else if (next_is("-") && value)
           value = false;
         else
           fail(where,
@@ -289,23 +292,23 @@ class Translator {
         flags = inner;
         return std::nullopt;
       }
-      want(":", "the flags");
+      expect(":", "the flags");
     }
     Part inside = alternatives(inner, depth + 1);
-    want(")", "the group");
+    expect(")", "the group");
     inside.text = opened + inside.text + ')';
-    if (looks) inside.can_be_empty = inside.takes_no_text = true;
+    if (looks) inside.can_be_empty = inside.is_zero_width = true;
     return inside;
   }
 
-  // Behind a backslash at `where`: the items of a class, for an escape that is one.
-  std::optional<std::string> set_of_escape(const Flags& flags, std::size_t where) {
+  // Called after a backslash at `where`: the items of a class, if the escape stands for a class.
+  std::optional<std::string> class_of_escape(const Flags& flags, std::size_t where) {
     for (const std::string_view same : {"s", "S", "d", "D"})
       if (take(same)) return concat('\\', same);
     if (take("w")) return std::string(kWord);
     if (take("W")) return concat("[^", kWord, ']');
     if (take("h")) return "0-9A-Fa-f";
-    if (sees("p") || sees("P")) {
+    if (next_is("p") || next_is("P")) {
       if (flags.ignores_case) fail(where, "a property under (?i) is not supported");
       return property(where);
     }
@@ -319,8 +322,8 @@ class Translator {
       const std::size_t end = std::min(pattern_.find('}', at_), pattern_.size());
       name = pattern_.substr(at_, end - at_);
       at_ = end;
-      want("}", "the property");
-    } else if (!ends()) {
+      expect("}", "the property");
+    } else if (!at_end()) {
       name = pattern_.substr(at_++, 1);
     }
     const auto plain = [](std::string_view text) {
@@ -344,9 +347,9 @@ class Translator {
          "Alphabetic, Lowercase, Uppercase and White_Space are");
   }
 
-  // Behind a backslash at `where`.
+  // Called after a backslash at `where`.
   char32_t escaped_character(std::size_t where) {
-    if (ends()) fail(where, "a backslash ends it");
+    if (at_end()) fail(where, "a backslash ends it");
     constexpr std::array<std::pair<char, char32_t>, 7> kControls = {{{'a', 0x07},
                                                                      {'e', 0x1B},
                                                                      {'f', 0x0C},
@@ -361,7 +364,7 @@ class Translator {
     const auto byte = static_cast<unsigned char>(pattern_[at_]);
     if (byte >= 0x80 || std::isalnum(byte) != 0)
       fail(where, "'\\", pattern_.substr(at_, 1),
-           "' is not supported, as what looks behind, references and the like");
+           "' is not supported, like look-behind, references and similar escapes");
     return take_character();
   }
 
@@ -369,18 +372,19 @@ class Translator {
     const bool is_braced = take("{");
     const std::size_t begin = at_;
     char32_t code = 0;
-    while (!ends() && std::isxdigit(static_cast<unsigned char>(pattern_[at_])) != 0 &&
+    while (!at_end() && std::isxdigit(static_cast<unsigned char>(pattern_[at_])) != 0 &&
            at_ - begin < (is_braced ? 8 : digits)) {
       const char c = pattern_[at_++];
       code = code << 4 | static_cast<char32_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
     }
     const bool is_whole = is_braced ? at_ > begin && take("}") : at_ - begin == digits;
     if (!is_whole || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
-      fail(where, "no hexadecimal number of a character");
+      fail(where, "not the hexadecimal number of a character");
     return code;
   }
 
-  // [...], of the crate regex: operands of && and --, from the left, each a union of items.
+  // Translates [...] of the crate regex: operands of && and --, evaluated from the left, each a
+  // union of items.
   std::string character_class(const Flags& flags, int depth) {
     check_depth(depth);
     const std::size_t where = at_++;
@@ -389,7 +393,7 @@ class Translator {
     for (;;) {
       if (take("]")) break;
       const std::string_view sign = pattern_.substr(at_, 2);
-      // Oniguruma is wrong about what it would be where both operands are all characters.
+      // Oniguruma gives wrong results for ~~'s equivalent if both operands are all characters.
       if (sign == "~~") fail(at_, "the operator ~~ of classes is not supported");
       at_ += 2;
       const std::string other = items(flags, depth, where);
@@ -398,20 +402,20 @@ class Translator {
     return concat(is_not ? "[^" : "[", set, ']');
   }
 
-  // Until ] or an operator.
+  // Translates items up to ] or an operator.
   std::string items(const Flags& flags, int depth, std::size_t where) {
     std::string out;
-    while (!sees("]") && !sees("&&") && !sees("--") && !sees("~~")) {
+    while (!next_is("]") && !next_is("&&") && !next_is("--") && !next_is("~~")) {
       const std::size_t here = at_;
-      if (ends()) fail(where, "no ']' ends the class");
-      if (sees("-") && !out.empty() && !sees("-]"))
+      if (at_end()) fail(where, "no ']' ends the class");
+      if (next_is("-") && !out.empty() && !next_is("-]"))
         fail(here, "'-' as a character of a class is \\-");
-      if (sees("[:")) {
+      if (next_is("[:")) {
         out += posix(flags);
-      } else if (sees("[")) {
+      } else if (next_is("[")) {
         out += character_class(flags, depth + 1);
       } else if (take("\\")) {
-        const auto set = set_of_escape(flags, here);
+        const auto set = class_of_escape(flags, here);
         out += set ? *set : range(escaped_character(here), flags, here);
       } else {
         out += range(take_character(), flags, here);
@@ -424,14 +428,14 @@ class Translator {
     return out;
   }
 
-  // `first`, or from it to what follows a '-'.
+  // The item `first`, or the range from it to the character after a '-'.
   std::string range(char32_t first, const Flags& flags, std::size_t where) {
-    if (first == U'-' || !sees("-") || sees("-]") || sees("--"))
+    if (first == U'-' || !next_is("-") || next_is("-]") || next_is("--"))
       return range(first, first, flags, where);
     ++at_;
-    if (ends() || sees("[")) fail(where, "a range without an end");
+    if (at_end() || next_is("[")) fail(where, "a range without an end");
     const char32_t last = take("\\") ? escaped_character(where) : take_character();
-    if (last < first) fail(where, "a range that falls");
+    if (last < first) fail(where, "a descending range");
     return range(first, last, flags, where);
   }
 
@@ -443,9 +447,9 @@ class Translator {
     const std::string_view name = pattern_.substr(at_, end - at_);
     const auto* const found = std::find_if(kPosix.begin(), kPosix.end(),
                                            [&](const auto& pair) { return pair.first == name; });
-    if (found == kPosix.end()) fail(where, "'[:", name, ":]' is no class of POSIX");
+    if (found == kPosix.end()) fail(where, "'[:", name, ":]' is not a POSIX class");
     at_ = end;
-    want(":]", "the class");
+    expect(":]", "the class");
     std::string out;
     for (std::size_t i = 0; i < found->second.size(); i += 2)
       out += range(static_cast<unsigned char>(found->second[i]),

@@ -8,7 +8,8 @@
 
 namespace muo::data {
 
-// 64-bit FNV-1a. Each text is followed by its size, so that none runs into the next.
+// 64-bit FNV-1a over texts and numbers. Each text is followed by its size, so that different
+// sequences of texts do not collide by concatenation.
 class Fingerprint {
  public:
   void add(std::string_view text) {

@@ -4,8 +4,9 @@
 
 namespace muo::data {
 
-// The function `entry` of the plug-in `file`, which links a library that `package` of Debian has.
-// Throws InputError, "WHAT: why", where one of the two cannot be loaded.
+// Loads the plug-in `file` and returns its function `entry`. The plug-in links a library that
+// Debian's `package` contains. Throws InputError, "WHAT: why", if either of the two cannot be
+// loaded.
 void* library_entry(const char* file, const char* entry, std::string_view package,
                     std::string_view what);
 

@@ -11,9 +11,9 @@
 namespace muo::data {
 namespace {
 
-// Characters that combine or are composed, and are newer than Unicode 9, to Unicode 18's draft,
-// with others between them that do neither in any version; and one, U+11A7, that utf8proc 2.8 takes
-// for the end of a Hangul syllable and drops.
+// Characters newer than Unicode 9, up to Unicode 18's draft, that combine or are composed, merged
+// into ranges with characters that never do; and U+11A7, which utf8proc 2.8 mistakes for the end of
+// a Hangul syllable and drops.
 struct Range {
   utf8proc_int32_t first, last;
 };
@@ -38,21 +38,21 @@ bool is_newer(utf8proc_int32_t character) {
   return range != kNewer.begin() && character <= std::prev(range)->last;
 }
 
-// All of `text` is UTF-8. utf8proc_map() would take time by the square of the length of a run of
-// marks, which it puts in order by exchanging neighbours.
+// Appends the normal form of `text`, which is UTF-8. utf8proc_map() is not used because it sorts a
+// run of marks by exchanging neighbours, in quadratic time.
 void append_nfc(std::string_view text, std::string& out) {
   constexpr auto kDecompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
   constexpr auto kCompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
   std::vector<utf8proc_int32_t> characters;
   for (std::size_t at = 0; at < text.size();) {
-    constexpr std::size_t kMost = 4;  // characters of one, in form D
+    constexpr std::size_t kMax = 4;  // longest decomposition of a character
     utf8proc_int32_t character = 0;
     at += static_cast<std::size_t>(utf8proc_iterate(bytes_of(text) + at, -1, &character));
     const std::size_t size = characters.size();
-    characters.resize(size + kMost);
+    characters.resize(size + kMax);
     const utf8proc_ssize_t more =
-        utf8proc_decompose_char(character, &characters[size], kMost, kDecompose, nullptr);
-    MUO_CHECK(more > 0 && more <= utf8proc_ssize_t{kMost}, "U+", character, ": ", more);
+        utf8proc_decompose_char(character, &characters[size], kMax, kDecompose, nullptr);
+    MUO_CHECK(more > 0 && more <= utf8proc_ssize_t{kMax}, "U+", character, ": ", more);
     characters.resize(size + static_cast<std::size_t>(more));
   }
   const auto order = [](utf8proc_int32_t character) {
@@ -65,7 +65,7 @@ void append_nfc(std::string_view text, std::string& out) {
     begin = end;
   }
   const auto size = static_cast<utf8proc_ssize_t>(characters.size());
-  characters.push_back(0);  // it may end the text
+  characters.push_back(0);  // room for a terminator
   const utf8proc_ssize_t bytes = utf8proc_reencode(characters.data(), size, kCompose);
   MUO_CHECK(bytes >= 0, utf8proc_errmsg(bytes));
   out.append(reinterpret_cast<const char*>(characters.data()), static_cast<std::size_t>(bytes));
@@ -74,11 +74,11 @@ void append_nfc(std::string_view text, std::string& out) {
 }  // namespace
 
 std::string to_nfc(std::string_view text) {
-  constexpr utf8proc_int32_t kCombining = 0x300;  // what is below neither changes nor joins before
+  constexpr utf8proc_int32_t kCombining = 0x300;  // characters below neither change nor combine
   std::string out;
   out.reserve(text.size());
-  // text[begin, at) is not in `out` yet; the last character starts at `last`. It is to be
-  // normalized, or it stays as it is.
+  // text[begin, at) is pending, and its last character starts at `last`; it is to be normalized if
+  // `changes`, else copied.
   std::size_t begin = 0, last = 0;
   bool changes = false;
   const auto finish = [&](std::size_t end) {

@@ -9,11 +9,12 @@
 namespace muo::data {
 namespace {
 
-// Of a text that replaces another. NFKC's longest has 33 bytes.
-constexpr std::size_t kMostReplacement = 1024;
-// Rules that one place of a text may match: Normalizer::kMaxTrieResultsSize of libsentencepiece.
-constexpr int kMaxRulesAtOnePlace = 32;
-constexpr std::size_t kBlock = 256;  // units: a child lies in its parent's block of children
+// Limit of a replacement in bytes; NFKC's longest has 33.
+constexpr std::size_t kMaxReplacement = 1024;
+// Limit of rules that match at one position of a text: Normalizer::kMaxTrieResultsSize of
+// libsentencepiece.
+constexpr int kMaxRulesAtOnePosition = 32;
+constexpr std::size_t kBlock = 256;  // units per block; all children of a unit lie in one block
 
 std::uint32_t number_at(std::string_view bytes, std::size_t at) {
   std::uint32_t number = 0;
@@ -46,8 +47,8 @@ class Checker {
     if (texts_.back() != '\0') fail("its last text has no end");
   }
 
-  // Depth first, as children's numbers of matches make their parents'. Several parents may share
-  // their children.
+  // Visits the trie depth first, because a unit's number of matches depends on its children's.
+  // Several parents may share children.
   void run() {
     matches_.assign(units_.size(), kNotSeen);
     std::vector<Step> path;
@@ -76,7 +77,7 @@ class Checker {
   static constexpr int kNotSeen = -2, kOpen = -1;
   struct Step {
     std::uint32_t unit = 0, first_child = 0, next_byte = 0;
-    int below = 0;  // matches of the children so far
+    int below = 0;  // most matches among the children so far
   };
 
   template <class... What>
@@ -93,21 +94,21 @@ class Checker {
   }
 
   [[nodiscard]] int matches_of(const Step& step) const {
-    // The library asks no value of the root, whose key is empty.
+    // The library never reads the root's value: its key is empty.
     if (step.unit == 0 || !units_[step.unit].has_value()) return step.below;
     const Unit value = units_[step.first_child];
     if (!value.is_value() || value.value() >= texts_.size())
       fail("unit ", step.unit, " of its trie has no text");
-    if (texts_.substr(value.value(), kMostReplacement + 1).find('\0') == std::string_view::npos)
-      fail("a text of more than ", kMostReplacement, " bytes");
-    if (step.below >= kMaxRulesAtOnePlace)
-      fail("more than ", kMaxRulesAtOnePlace, " match one place");
+    if (texts_.substr(value.value(), kMaxReplacement + 1).find('\0') == std::string_view::npos)
+      fail("a text of more than ", kMaxReplacement, " bytes");
+    if (step.below >= kMaxRulesAtOnePosition)
+      fail("more than ", kMaxRulesAtOnePosition, " match one place");
     return step.below + 1;
   }
 
   std::string_view source_, texts_;
   std::vector<Unit> units_;
-  std::vector<int> matches_;  // of a unit and what follows it, at most; or kNotSeen, kOpen
+  std::vector<int> matches_;  // most matches from a unit on; or kNotSeen, kOpen
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 namespace muo::data {
 
-// Of two ids, for open addressing: all its bits depend on all of theirs.
+// Hash of a pair of ids, for open addressing: every bit depends on all bits of both ids.
 inline std::size_t hash_of_pair(std::int32_t left, std::int32_t right) {
   const std::uint64_t pair =
       std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);

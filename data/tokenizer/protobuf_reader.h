@@ -6,21 +6,22 @@
 
 namespace muo::data {
 
-// The fields of a protobuf message, one by one (protobuf.dev/programming-guides/encoding). Nothing
-// is copied: texts lie in the message.
+// Iterates over the fields of a protobuf message (protobuf.dev/programming-guides/encoding).
+// Nothing is copied: `bytes` points into the message.
 class ProtobufReader {
  public:
   enum Wire : std::uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
   struct Field {
     std::uint32_t number = 0;
     Wire wire = kVarint;
-    std::uint64_t value = 0;  // of a number
-    std::string_view bytes;   // of a text or message
+    std::uint64_t value = 0;  // for numbers
+    std::string_view bytes;   // for texts and messages
   };
 
   explicit ProtobufReader(std::string_view message) : left_(message) {}
 
-  // The next field; false at the end, and where the message is malformed: then ok() is false.
+  // Reads the next field. Returns false at the end and if the message is malformed, when ok() is
+  // false.
   bool next(Field& field) {
     if (left_.empty() || !ok_) return false;
     std::uint64_t key = 0;
@@ -44,7 +45,7 @@ class ProtobufReader {
         left_.remove_prefix(field.value);
         break;
       default:
-        ok_ = false;  // groups, which nobody writes any more
+        ok_ = false;  // groups, which are obsolete
     }
     return ok_;
   }

@@ -7,8 +7,8 @@
 
 namespace muo::data {
 
-// libsentencepiece, which few runs need: libmuograph_sentencepiece.so links it, and is loaded with
-// the first model (decision sentencepiece-is-a-plug-in).
+// Interface to libsentencepiece. As few runs need it, libmuograph_sentencepiece.so links it and is
+// loaded with the first model (decision sentencepiece-is-a-plug-in).
 class SentencePieceEncoder {
  public:
   SentencePieceEncoder() = default;
@@ -16,14 +16,14 @@ class SentencePieceEncoder {
   SentencePieceEncoder(const SentencePieceEncoder&) = delete;
   SentencePieceEncoder& operator=(const SentencePieceEncoder&) = delete;
 
-  // Appends the ids of a text; of several threads at once. Empty, or one line: why not, and then
-  // `ids` are as they were.
+  // Appends the ids of `text`. Thread-safe. Returns an empty string, or one line that says why it
+  // failed; `ids` are then unchanged.
   virtual std::string encode(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
 };
 
-// What the library exports under kSentencePieceEntry: an encoder by the model that is all of a
-// file. Null: `error` says in one line why not. The model has to be one that
-// read_sentencepiece_model() takes.
+// Type of the function that the plug-in exports as kSentencePieceEntry: makes an encoder from the
+// contents of a model's file, which must be one that read_sentencepiece_model() accepts. Returns
+// null on failure; `error` then says why, in one line.
 using SentencePieceEntry = SentencePieceEncoder* (*)(std::string_view model, std::string* error);
 inline constexpr const char* kSentencePieceEntry = "muograph_open_sentencepiece";
 

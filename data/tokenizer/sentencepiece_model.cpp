@@ -17,12 +17,12 @@ using Field = ProtobufReader::Field;
 using Piece = SentencePieceModel::Piece;
 using PieceType = SentencePieceModel::PieceType;
 
-constexpr std::size_t kMostPieces = 1 << 24;
-// libsentencepiece's trie of pieces takes a call for each byte of one. Of what is trained none has
-// more than some hundred.
-constexpr std::size_t kMostPieceBytes = 4096;
-// User-defined pieces that one place of a text may match: as many as PrefixMatcher has room for.
-constexpr std::size_t kMaxPiecesOfOneStart = 64;
+constexpr std::size_t kMaxPieces = 1 << 24;
+// libsentencepiece's trie of pieces recurses once per byte. Trained pieces have at most a few
+// hundred bytes.
+constexpr std::size_t kMaxPieceBytes = 4096;
+// Limit of user-defined pieces that match at one position of a text: PrefixMatcher's array size.
+constexpr std::size_t kMaxPiecesAtOnePosition = 64;
 
 class Reader {
  public:
@@ -44,11 +44,11 @@ class Reader {
           read_denormalizer_spec(message_of(field));
           break;
         default:
-          break;  // self-tests, which are the library's, and what others have added
+          break;  // the library's self-tests, and extensions
       }
     });
     if (model_.pieces.empty()) fail("has no pieces");
-    if (!is_utf8(model_.unknown)) fail("its unk_surface is no UTF-8");
+    if (!is_utf8(model_.unknown)) fail("its unk_surface is not UTF-8");
     if (!model_.rules.empty()) check_normalization_rules(model_.rules, source_);
     check_user_defined();
     return std::move(model_);
@@ -68,7 +68,7 @@ class Reader {
     if (!reader.ok()) fail(what, " is cut short or damaged; copy it again");
   }
   void want(const Field& field, ProtobufReader::Wire wire) const {
-    if (field.wire != wire) fail("field ", field.number, " has type ", field.wire);
+    if (field.wire != wire) fail("field ", field.number, " has wire type ", field.wire);
   }
   [[nodiscard]] std::string_view message_of(const Field& field) const {
     want(field, ProtobufReader::kBytes);
@@ -88,7 +88,7 @@ class Reader {
 
   void read_piece(std::string_view message) {
     const std::size_t id = model_.pieces.size();
-    if (id >= kMostPieces) fail("has more than ", kMostPieces, " pieces");
+    if (id >= kMaxPieces) fail("has more than ", kMaxPieces, " pieces");
     Piece piece;
     const std::string what = concat("piece ", id);
     each_field(message, what, [&](const Field& field) {
@@ -101,12 +101,12 @@ class Reader {
         piece.type = kind_of(field, PieceType::kByte, concat("the type of ", what));
       }
     });
-    if (piece.text.empty() || piece.text.size() > kMostPieceBytes || !is_utf8(piece.text) ||
+    if (piece.text.empty() || piece.text.size() > kMaxPieceBytes || !is_utf8(piece.text) ||
         piece.text.find('\0') != std::string::npos)
-      fail(what, " is no UTF-8 of 1 to ", kMostPieceBytes, " bytes without a zero byte");
+      fail(what, " is not UTF-8 of 1 to ", kMaxPieceBytes, " bytes without a zero byte");
     if (!std::isfinite(piece.score)) fail("the score of ", what, " is not finite");
     if (piece.type == PieceType::kByte && byte_of_piece(piece.text) < 0)
-      fail(what, " is to be a byte and is '", piece.text, "'");
+      fail(what, " is of type byte, but its text is '", piece.text, "'");
     model_.pieces.push_back(std::move(piece));
   }
 
@@ -125,7 +125,7 @@ class Reader {
         case 35:
           model_.byte_fallback = flag_of(field);
           break;
-        case 44:  // which the library ends at a zero byte
+        case 44:  // the library ends it at a zero byte
           model_.unknown = message_of(field).substr(0, message_of(field).find('\0'));
           break;
         case 46:
@@ -161,23 +161,23 @@ class Reader {
   void read_denormalizer_spec(std::string_view message) const {
     each_field(message, "its denormalizer_spec", [&](const Field& field) {
       if (field.number == 2 && !message_of(field).empty())
-        fail("it has rules of denormalization, by which a token has no text of its own");
+        fail("it has denormalization rules, with which a token has no text of its own");
     });
   }
 
-  // In order, a piece follows the pieces that begin it.
+  // In sorted order, a piece follows the pieces that are its prefixes.
   void check_user_defined() const {
-    std::vector<std::string_view> texts, begun;
+    std::vector<std::string_view> texts, prefixes;
     for (const Piece& piece : model_.pieces)
       if (piece.type == PieceType::kUserDefined) texts.push_back(piece.text);
     std::sort(texts.begin(), texts.end());
     for (const std::string_view text : texts) {
-      while (!begun.empty() && !text.starts_with(begun.back()))
-        begun.pop_back();
-      begun.push_back(text);
-      if (begun.size() > kMaxPiecesOfOneStart)
-        fail("more than ", kMaxPiecesOfOneStart, " user-defined pieces begin with '", begun.front(),
-             "'");
+      while (!prefixes.empty() && !text.starts_with(prefixes.back()))
+        prefixes.pop_back();
+      prefixes.push_back(text);
+      if (prefixes.size() > kMaxPiecesAtOnePosition)
+        fail("more than ", kMaxPiecesAtOnePosition, " user-defined pieces begin with '",
+             prefixes.front(), "'");
     }
   }
 

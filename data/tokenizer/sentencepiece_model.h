@@ -7,8 +7,8 @@
 
 namespace muo::data {
 
-// What a SentencePiece model holds, as far as it bears on ids and texts: sentencepiece_model.proto,
-// whose numbers these are.
+// The parts of a SentencePiece model that affect ids and texts. Numeric values are those of
+// sentencepiece_model.proto.
 struct SentencePieceModel {
   enum class PieceType { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
   struct Piece {
@@ -16,7 +16,7 @@ struct SentencePieceModel {
     float score = 0;
     PieceType type = PieceType::kNormal;
   };
-  std::vector<Piece> pieces;  // by id
+  std::vector<Piece> pieces;  // indexed by id
 
   enum class Kind { kUnigram = 1, kBpe, kWord, kChar };
   Kind kind = Kind::kUnigram;
@@ -25,26 +25,26 @@ struct SentencePieceModel {
   bool space_only_pieces = false;    // several U+2581 stay one word
   std::string unknown = " \u2047 ";  // what an unknown piece is decoded as
   std::string bos = "<s>";           // the piece that starts texts, if it is a control piece
-  bool add_dummy_prefix = true;      // a space before a text
-  bool remove_extra_spaces = true;   // at both ends, and all but one elsewhere
+  bool add_dummy_prefix = true;      // adds a space before a text
+  bool remove_extra_spaces = true;   // at both ends, and repeated ones elsewhere
   bool escape_spaces = true;         // as U+2581
-  std::string rules;                 // of normalization; see normalization_rules.h
+  std::string rules;                 // normalization rules; see normalization_rules.h
 };
 
 inline constexpr std::string_view kSpacePiece = "\u2581";
 
-// Whether a file begins as a model does: with a piece.
+// True if a file begins like a model: with a piece.
 bool is_sentencepiece_model(std::string_view file);
 
-// Throws InputError, "SOURCE: ...", for what is malformed, for what would make libsentencepiece
-// leave its arrays (it trusts models), and for rules of denormalization, by which pieces are not
-// texts.
+// Parses a model. Throws InputError, "SOURCE: ...", for malformed models, for those that would make
+// libsentencepiece access memory out of bounds (it trusts models), and for denormalization rules,
+// with which pieces have no text of their own.
 SentencePieceModel read_sentencepiece_model(std::string_view file, std::string_view source);
 
-// The byte of a piece <0x00> to <0xFF>; -1 for another text.
+// The byte that a piece "<0x00>" to "<0xFF>" stands for; -1 for any other text.
 int byte_of_piece(std::string_view text);
 
-// Equal for models that give the same ids to every text.
+// Equal for models that encode every text to the same ids.
 std::string fingerprint_of(const SentencePieceModel& model);
 
 }  // namespace muo::data

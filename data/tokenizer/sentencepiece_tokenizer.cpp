@@ -9,7 +9,7 @@ namespace {
 
 using PieceType = SentencePieceModel::PieceType;
 
-constexpr std::size_t kMostText = std::size_t{128} << 20;  // bytes
+constexpr std::size_t kMaxText = std::size_t{128} << 20;  // bytes
 
 std::string text_of(const SentencePieceModel::Piece& piece, const SentencePieceModel& model) {
   if (piece.type == PieceType::kUnknown) return model.unknown;
@@ -39,8 +39,8 @@ std::unique_ptr<const SentencePieceEncoder> open_encoder(std::string_view file,
 
 }  // namespace
 
-// As libsentencepiece decodes: control pieces are nothing, the dummy prefix is taken away again,
-// and bytes that are no UTF-8 become U+FFFD each.
+// Decodes like libsentencepiece: control pieces add nothing, the dummy prefix is removed, and each
+// byte that is not UTF-8 becomes U+FFFD.
 class SentencePieceTokenizer::Decoder final : public TextDecoder {
  public:
   explicit Decoder(const SentencePieceTokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -61,7 +61,7 @@ class SentencePieceTokenizer::Decoder final : public TextDecoder {
                        (model.add_dummy_prefix || model.remove_extra_spaces) &&
                        piece.text.starts_with(kSpacePiece);
     text += drops ? bytes.substr(1) : bytes;
-    // Where spaces are collapsed none begins a text.
+    // If repeated spaces are removed, no space begins a text.
     at_start_ = at_start_ && drops && bytes.size() == 1 && model.remove_extra_spaces;
     return text;
   }
@@ -69,7 +69,7 @@ class SentencePieceTokenizer::Decoder final : public TextDecoder {
   std::string finish() override { return take(0); }
 
  private:
-  // What is held but for the last `most` bytes.
+  // Returns and removes the held bytes except for the last `most`.
   std::string take(std::size_t most) {
     std::string text;
     std::string_view left(held_);
@@ -86,8 +86,8 @@ class SentencePieceTokenizer::Decoder final : public TextDecoder {
   }
 
   const SentencePieceTokenizer& tokenizer_;
-  bool at_start_ = true;  // nothing has come that the dummy prefix could have been before
-  std::string held_;      // bytes of byte pieces that are no whole character yet
+  bool at_start_ = true;  // nothing was added yet that a dummy prefix would precede
+  std::string held_;      // bytes of byte pieces, not yet a whole character
 };
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string_view file, std::string_view source)
@@ -110,7 +110,7 @@ std::size_t SentencePieceTokenizer::encode(std::string_view text, std::size_t be
                                            std::size_t /*end*/,
                                            std::vector<std::int32_t>& ids) const {
   const std::string_view rest = text.substr(begin);
-  if (rest.size() > kMostText)
+  if (rest.size() > kMaxText)
     throw InputError(concat(source_, ": a text of ", rest.size(),
                             " bytes: SentencePiece takes 128 MiB at most; cut it into several"));
   const std::string error = encoder_->encode(rest, ids);

@@ -8,24 +8,24 @@
 namespace muo::data {
 namespace {
 
-// Patterns of which unit tests and scripts/check_tokenizers.py show that all read them alike.
+// Patterns that all libraries read alike, as unit tests and scripts/check_tokenizers.py verify.
 struct Known {
-  std::string_view name;       // of read_split()
-  std::string_view tiktoken;   // as tiktoken and PCRE2 read it
-  std::string_view oniguruma;  // as Oniguruma does, if that is another text
-  bool matches_all = true;     // of any text
+  std::string_view name;       // for read_split()
+  std::string_view tiktoken;   // in the syntax of tiktoken and PCRE2
+  std::string_view oniguruma;  // in Oniguruma's syntax, if different
+  bool matches_all = true;     // the matches cover any text
 };
 
 constexpr std::array kKnown = {
     Known{"gpt2", R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", {}},
     Known{{}, R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", {}},
-    // To Oniguruma {1,3}+ is no possessive quantifier, and $ is the end of a line.
+    // In Oniguruma {1,3}+ is not possessive, and $ is the end of a line.
     Known{"gpt4",
           R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++)"
           R"([\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)",
           R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|(?>\p{N}{1,3})| ?[^\s\p{L}\p{N}]++)"
           R"([\r\n]*+|\s++\z|\s*[\r\n]|\s+(?!\S)|\s)"},
-    // As cl100k_base had it before, and those who copied it.
+    // The earlier form of cl100k_base, and of its copies.
     Known{
         {},
         R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|)"
@@ -42,7 +42,7 @@ constexpr std::array kKnown = {
           R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++)"
           R"([\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)",
           {}},
-    // Llama 3's and Qwen's.
+    // The pattern of Llama 3 and Qwen.
     Known{{},
           R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+)"
           R"([\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
@@ -51,7 +51,7 @@ constexpr std::array kKnown = {
           R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+)"
           R"([\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
           {}},
-    // Of tokenizers' Digits.
+    // The patterns of the tokenizers' Digits.
     Known{{}, R"(\p{N})", {}, false},
     Known{{}, R"(\p{N}+)", {}, false},
 };

@@ -15,13 +15,13 @@
 namespace muo::data {
 namespace {
 
-// Unicode's White_Space, which is what \s means to the tokenizers of others; PCRE2's \s also takes
-// U+180E, which was one until Unicode 6.3.
+// Unicode's White_Space, which other tokenizers mean by \s; PCRE2's \s also contains U+180E, which
+// belonged to it until Unicode 6.3.
 constexpr std::string_view kSpace =
     R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 
-// The expression with \s and \S spelled out, but for \S in a class, which stays PCRE2's.
-std::string spell_out(std::string_view pattern) {
+// Expands \s and \S in the expression, except for \S in a class, which keeps PCRE2's meaning.
+std::string expand_space_classes(std::string_view pattern) {
   std::string out;
   bool in_class = false;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
@@ -50,21 +50,21 @@ std::string message_of(int code) {
 }
 
 template <auto Free>
-struct Freed {
+struct Deleter {
   template <class T>
   void operator()(T* object) const {
     Free(object);
   }
 };
-using MatchData = std::unique_ptr<pcre2_match_data, Freed<pcre2_match_data_free>>;
-using MatchContext = std::unique_ptr<pcre2_match_context, Freed<pcre2_match_context_free>>;
-using JitStack = std::unique_ptr<pcre2_jit_stack, Freed<pcre2_jit_stack_free>>;
+using MatchData = std::unique_ptr<pcre2_match_data, Deleter<pcre2_match_data_free>>;
+using MatchContext = std::unique_ptr<pcre2_match_context, Deleter<pcre2_match_context_free>>;
+using JitStack = std::unique_ptr<pcre2_jit_stack, Deleter<pcre2_jit_stack_free>>;
 
 }  // namespace
 
 struct TextSplitter::Expression {
   Split split;
-  std::unique_ptr<pcre2_code, Freed<pcre2_code_free>> code;  // or
+  std::unique_ptr<pcre2_code, Deleter<pcre2_code_free>> code;  // if PCRE2, else
   std::unique_ptr<const OnigurumaPattern> oniguruma;
   bool has_jit = false;
 
@@ -74,7 +74,7 @@ struct TextSplitter::Expression {
   }
 };
 
-// What a thread needs for matching.
+// The state of one thread's matching.
 class TextSplitter::Matcher {
  public:
   explicit Matcher(const TextSplitter& splitter)
@@ -86,8 +86,8 @@ class TextSplitter::Matcher {
                              : nullptr);
   }
 
-  // Calls `piece` for the pieces by the expressions from `level` on of all of `text`, which is
-  // UTF-8.
+  // Splits all of `text`, which is UTF-8, by the expressions from `level` on, and calls `piece` for
+  // the pieces.
   void cut(std::size_t level, std::string_view text, const Piece& piece) {
     if (text.empty()) return;
     if (level == data_.size()) return piece(text);
@@ -100,8 +100,8 @@ class TextSplitter::Matcher {
     }
   }
 
-  // The first match of PCRE2 at `begin` or behind it in `text`, which is UTF-8: its begin and end;
-  // both text.size() if there is none.
+  // The begin and end of PCRE2's first match in `text`, which is UTF-8, at or after `begin`; both
+  // text.size() if there is none.
   std::pair<std::size_t, std::size_t> find(std::size_t level, std::string_view text,
                                            std::size_t begin) {
     const Expression& expression = *splitter_.expressions_[level];
@@ -114,7 +114,8 @@ class TextSplitter::Matcher {
                                               PCRE2_NO_UTF_CHECK, data, context_.get());
     };
     int found = match();
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT && !stack_) {  // 32 KiB of the thread's own first
+    // By default PCRE2's JIT uses 32 KiB of the thread's stack.
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT && !stack_) {
       stack_.reset(pcre2_jit_stack_create(64 << 10, 64 << 20, nullptr));
       MUO_CHECK(stack_, "no memory for matching");
       pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
@@ -132,7 +133,7 @@ class TextSplitter::Matcher {
     const Expression& expression = *splitter_.expressions_[level];
     const SplitBehavior behavior = expression.split.behavior;
     const bool invert = expression.split.invert;
-    // A piece that is not finished, [begin, end); whether its last part matches.
+    // The unfinished piece [begin, end), and whether its last part matches.
     std::size_t begin = 0, end = 0;
     bool matches = false;
     const auto finish = [&] {
@@ -171,7 +172,7 @@ TextSplitter::TextSplitter(const std::vector<Split>& splits, std::string_view so
     auto expression = std::make_unique<Expression>();
     expression->split = split;
     if (const std::string_view known = pcre2_pattern(split); !known.empty()) {
-      const std::string spelled = spell_out(known);
+      const std::string spelled = expand_space_classes(known);
       int error = 0;
       std::size_t where = 0;
       expression->code.reset(
@@ -199,14 +200,14 @@ bool TextSplitter::cuts_text() const { return expressions_.front()->code != null
 
 std::size_t TextSplitter::split(std::string_view text, std::size_t begin, std::size_t end,
                                 const Piece& piece) const {
-  // An expression looks beyond its match, by a character or so; this far it may.
+  // Bytes provided for look-ahead; an expression examines a character or so beyond its match.
   constexpr std::size_t kAhead = 1 << 16;
   Matcher matcher(*this);
   std::size_t at = begin;
   std::size_t reach = kAhead;
   if (!cuts_text()) end = text.size();
   while (at < end) {
-    // UTF-8 from `at` on, whole or as far as it is looked at.
+    // The text from `at` on, as far as it is examined.
     const std::string_view seen = text.substr(at, end - at + reach);
     const std::size_t valid = utf8_prefix(seen);
     const bool is_cut = at + seen.size() < text.size() && seen.size() - valid < 4;
@@ -234,7 +235,7 @@ std::size_t TextSplitter::split(std::string_view text, std::size_t begin, std::s
       matcher.cut(1, run.substr(from, to - from), piece);
       done = to;
     }
-    if (done < stop) reach *= 2;  // a piece that is longer than what was looked at
+    if (done < stop) reach *= 2;  // a piece longer than the examined text
     at += done;
   }
   return at;

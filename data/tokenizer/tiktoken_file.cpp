@@ -11,7 +11,7 @@
 namespace muo::data {
 namespace {
 
-// RFC 4648, section 4, padded; nothing for what is not that.
+// Decodes padded base64 (RFC 4648, section 4); empty if it is malformed.
 std::optional<std::string> from_base64(std::string_view text) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -79,9 +79,9 @@ BpeDefinition read_tiktoken_file(std::string_view text, std::string_view source,
     std::int32_t rank = -1;
     const std::string_view number = line.substr(std::min(space + 1, line.size()));
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), rank);
-    constexpr std::int32_t kMostRanks = 1 << 24;
+    constexpr std::int32_t kMaxRanks = 1 << 24;
     if (!bytes || error != std::errc() || end != number.data() + number.size() || rank < 0 ||
-        rank >= kMostRanks)
+        rank >= kMaxRanks)
       fail("neither a tokenizer.json nor a SentencePiece model, and not tiktoken's 'BASE64 RANK'");
     if (!definition.vocabulary.bytes_of(rank).empty()) fail("rank ", rank, " is there twice");
     if (definition.vocabulary.find(*bytes) >= 0)

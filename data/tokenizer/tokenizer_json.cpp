@@ -21,8 +21,8 @@ using nlohmann::json;
 constexpr std::array<std::string_view, 5> kBehaviors = {"Isolated", "Removed", "MergedWithPrevious",
                                                         "MergedWithNext", "Contiguous"};
 
-// GPT-2's alphabet of bytes: those that print in Latin-1 stand for themselves, the others, in their
-// order, for U+0100 and on. As UTF-8.
+// GPT-2's alphabet of bytes, as UTF-8: bytes that are printable in Latin-1 stand for themselves,
+// the others, in order, for U+0100 and following.
 std::array<std::string, 256> byte_alphabet() {
   std::array<std::string, 256> out;
   unsigned next = 0x100;
@@ -45,7 +45,7 @@ std::string to_alphabet(std::string_view bytes) {
   return out;
 }
 
-// Nothing where `text` holds a character that stands for no byte.
+// Empty if `text` has a character that stands for no byte.
 std::optional<std::string> from_alphabet(std::string_view text) {
   static const std::array<int, 0x200> byte_of = [] {
     std::array<int, 0x200> bytes{};
@@ -74,7 +74,7 @@ std::optional<std::string> from_alphabet(std::string_view text) {
   return out;
 }
 
-// Whether a text can hold both in such a way that they share bytes.
+// True if the two can occur in a text such that they share bytes.
 bool overlap(std::string_view left, std::string_view right) {
   for (int turn = 0; turn < 2; ++turn, std::swap(left, right)) {
     if (left.find(right) != std::string_view::npos) return true;
@@ -204,8 +204,8 @@ class Reader {
     out_.splits.push_back(std::move(split));
   }
 
-  // Their ids are those that `tokenizers` gives, whatever the file says: the vocabulary's, or the
-  // next after as many as the vocabulary has tokens.
+  // Assigns the ids that `tokenizers` assigns, whatever the file says: the vocabulary's, or
+  // consecutive ids from its size on.
   void read_added_tokens(const json& tokens, const json& vocab) {
     if (tokens.is_null()) return;
     expect(tokens.is_array(), "added_tokens", "not a list");
@@ -215,7 +215,7 @@ class Reader {
       bool is_special, is_later;
     };
     std::vector<Added> all;
-    std::string beyond, counted;  // a token with an id that is not below `next`, and one without
+    std::string beyond, counted;  // a token with an id beyond the vocabulary, and one without an id
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const std::string where = fmt::format("added_tokens[{}]", i);
       expect(tokens[i].is_object(), where, "not an object");
@@ -230,7 +230,7 @@ class Reader {
       if (!added_.insert(content).second) {
         const auto same = std::ranges::find(all, content, &Added::text);
         if (same->is_special != is_special || same->is_later != is_later)
-          fail(where, "'", content, "' is there twice, special or normalized once only");
+          fail(where, "'", content, "' occurs twice with different 'special' or 'normalized'");
         continue;
       }
       const auto known = vocab.find(content);
@@ -243,7 +243,7 @@ class Reader {
         counted = content;
       }
       if (out_.nfc && is_later && (is_special || to_nfc(content) != content))
-        fail(concat(where, ".normalized"), "true beside NFC, of a ",
+        fail(concat(where, ".normalized"), "true together with NFC, for a ",
              is_special ? "special token" : "text that NFC changes", ", which is not supported");
       (is_special ? out_.special
        : is_later ? out_.later_literals
@@ -253,8 +253,9 @@ class Reader {
     }
     if (!beyond.empty() && !counted.empty())
       fail("added_tokens", "'", counted, "' is not in model.vocab, in which '", beyond,
-           "' has an id beyond its size, so that versions of tokenizers count differently");
-    // tokenizers looks for special ones among the others. Here they come first, or not at all.
+           "' has an id beyond its size: versions of tokenizers assign different ids then");
+    // tokenizers matches special tokens together with the others; here they are matched first, or
+    // not at all.
     for (const Added& special : all)
       for (const Added& other : all)
         if (special.is_special && (special.is_later || !other.is_later) &&
@@ -267,15 +268,15 @@ class Reader {
   }
 
   [[nodiscard]] std::int32_t id_of(const json& value, std::string_view where) const {
-    constexpr std::int64_t kMostIds = 1 << 24;
+    constexpr std::int64_t kMaxIds = 1 << 24;
     if (!value.is_number_integer() || value.get<std::int64_t>() < 0 ||
-        value.get<std::int64_t>() >= kMostIds)
-      fail(where, "the id is not a number from 0 to ", kMostIds - 1);
+        value.get<std::int64_t>() >= kMaxIds)
+      fail(where, "the id is not a number from 0 to ", kMaxIds - 1);
     return value.get<std::int32_t>();
   }
 
   void read_model(const json& model) {
-    const json& type = at(model, "type");  // files of 2020 have none
+    const json& type = at(model, "type");  // absent in files of 2020
     if (!type.is_null() && type != "BPE")
       fail("model.type", type.dump(), " is not supported: BPE is");
     expect(at(model, "dropout").is_null() || at(model, "dropout") == 0.0, "model.dropout",
@@ -288,8 +289,8 @@ class Reader {
     for (const auto& [token, value] : vocab.items()) {
       const std::int32_t id = id_of(value, concat("model.vocab: token '", token, "'"));
       const std::optional<std::string> bytes = from_alphabet(token);
-      if (!bytes || bytes->empty()) continue;  // no text has it
-      // An added token has an id, and is one of the model where it is a piece or a merge makes it.
+      if (!bytes || bytes->empty()) continue;  // no text contains it
+      // An added token is part of the model only if it is a piece or the result of a merge.
       if (added_.contains(token) && bytes == token && token.size() > 1 && !out_.whole_pieces)
         continue;
       add_token(*bytes, id);
@@ -302,7 +303,7 @@ class Reader {
     out_.vocabulary.add(bytes, id);
   }
 
-  // -1: not in model.vocab.
+  // -1 if it is not in model.vocab.
   std::int32_t merged_id(const std::string& token, const json& vocab) {
     const std::optional<std::string> bytes = from_alphabet(token);
     if (!bytes) fail("model.merges", "token '", token, "' has a character that stands for no byte");
@@ -311,7 +312,7 @@ class Reader {
     return out_.vocabulary.find(*bytes);
   }
 
-  // ["a b", ...] or [["a", "b"], ...]
+  // Reads ["a b", ...] or [["a", "b"], ...].
   void read_merges(const json& merges, const json& vocab) {
     expect(merges.is_array(), "model.merges", "missing, or not a list");
     for (std::size_t i = 0; i < merges.size(); ++i) {
@@ -384,8 +385,8 @@ std::string write_tokenizer_json(const BpeDefinition& definition) {
   for (std::int32_t id = 0; id < definition.vocabulary.id_count(); ++id)
     if (const std::string_view bytes = definition.vocabulary.bytes_of(id); !bytes.empty())
       vocab.emplace(to_alphabet(bytes), id);
-  // There, too, with their ids, unless a reader that counts them from the vocabulary's size gives
-  // them the same, or they are other tokens' ids, too.
+  // Added tokens are also in the vocabulary, unless a reader that counts on from the vocabulary's
+  // size assigns the same ids, or other tokens have these ids as well.
   std::size_t next = vocab.size();
   const bool are_counted = std::ranges::all_of(tokens, [&](const SpecialToken& token) {
     const auto known = vocab.find(token.text);
@@ -425,7 +426,7 @@ std::string write_tokenizer_json(const BpeDefinition& definition) {
 }
 
 std::string with_document_start(std::string_view text, const SpecialToken& bos) {
-  using Json = nlohmann::ordered_json;  // large vocabularies stay in their order
+  using Json = nlohmann::ordered_json;  // keeps the order of large vocabularies
   const Json start = {{"SpecialToken", {{"id", bos.text}, {"type_id", 0}}}};
   const auto sequence = [](const char* id) {
     return Json{{"Sequence", {{"id", id}, {"type_id", 0}}}};

@@ -13,7 +13,7 @@ std::uint64_t word_at(const char* data, std::size_t size) {
   return word;
 }
 
-// Mixes eight bytes at a time; the last ones may be mixed twice.
+// Mixes eight bytes at a time; the last bytes may be mixed twice.
 std::uint32_t hash_of(std::string_view bytes) {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15U;
   std::uint64_t hash = bytes.size() * kOdd;

@@ -7,12 +7,12 @@
 
 namespace muo::data {
 
-// Byte strings and their ids, both ways.
+// A bidirectional map between byte strings and ids.
 class Vocabulary {
  public:
-  // Neither the bytes nor the id may be there yet; `bytes` is not empty, `id` not negative.
+  // Adds an entry; neither `bytes`, not empty, nor `id` >= 0 may exist yet.
   void add(std::string_view bytes, std::int32_t id);
-  [[nodiscard]] std::int32_t find(std::string_view bytes) const;  // -1: not there
+  [[nodiscard]] std::int32_t find(std::string_view bytes) const;  // -1 if not found
   // Empty for an id without a token.
   [[nodiscard]] std::string_view bytes_of(std::int32_t id) const;
   [[nodiscard]] std::int32_t id_count() const {  // one more than the largest id

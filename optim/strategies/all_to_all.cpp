@@ -2,12 +2,12 @@
 
 namespace muo::optim::strategies {
 
-// dion's: matrices of one shape, `world` of them a bucket, each spread over all ranks by elements.
-// One all-to-all makes matrix i whole at rank i, another takes the updates back.
-// Cost: beside the 2 (N-1)/N of the matrices that owners of whole matrices cost, another
-// 2 (N-1)/N^2 in two collectives a bucket to which every rank gives alike; the tail of each shape
-// exchanges padding. When: gradients and weights are sharded by elements anyway, and there are
-// many matrices of each shape.
+// As in dion: matrices of one shape, `world` per bucket, each spread over all ranks by elements.
+// One all-to-all collects matrix i at rank i, another returns the updates.
+// Cost: in addition to the 2 (N-1)/N of the matrices that owners of whole matrices send, another 2
+// (N-1)/N^2 in two collectives per bucket to which every rank contributes equally; the tail of each
+// shape exchanges padding. Use it if gradients and weights are sharded by elements anyway, and
+// there are many matrices of each shape.
 Buckets all_to_all(Params params, int world) {
   Buckets buckets = sharded_adamw(params, world);
   for (const Members& alike : by_shape(params))

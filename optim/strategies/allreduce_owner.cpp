@@ -4,11 +4,11 @@
 
 namespace muo::optim::strategies {
 
-// Keller Jordan's Muon, and the toy of NVIDIA's layer-wise optimizer: gradients are all-reduced as
-// in DDP, then of every `world` matrices in the order of their sizes each rank updates one, and a
-// gather of parts of different sizes publishes them.
-// Cost: sends 3 (N-1)/N of the gradients, half as much again as a reduce-scatter, and reduced
-// gradients stay whole on every rank. When: on top of a DDP that all-reduces anyway.
+// Keller Jordan's Muon, and the toy version of NVIDIA's layer-wise optimizer: gradients are
+// all-reduced as in DDP, each rank updates one of every `world` matrices in the order of their
+// sizes, and a gather of parts of different sizes publishes them.
+// Cost: sends 3 (N-1)/N of the gradients, 1.5 times a reduce-scatter, and reduced gradients stay
+// whole on every rank. Use it on top of a DDP that all-reduces anyway.
 Buckets allreduce_owner(Params params, int world) {
   Buckets buckets = sharded_adamw(params, world);
   Members order = muon_members(params);

@@ -10,33 +10,34 @@
 namespace muo::optim::strategies {
 namespace {
 
-// One way of dealing some matrices out to ranks.
-struct Dealt {
+// One assignment of matrices to ranks.
+struct Assignment {
   std::vector<int> owners;
   double busiest_flops = 0;
   double segment = 0;  // elements
   [[nodiscard]] double time(double ideal_flops, double ideal_segment) const;
 };
 
-// A bucket takes as long as its busiest owner computes, and its wires carry equal segments. How
-// much a byte of padding costs against a FLOP depends on the machine; half is between a box with
-// fast links and one without.
+// A bucket takes as long as its busiest owner computes, and its collectives send equal segments.
+// The cost of a byte of padding relative to a FLOP depends on the machine; 0.5 is between a box
+// with fast links and one without.
 constexpr double kWireWeight = 0.5;
 
-double Dealt::time(double ideal_flops, double ideal_segment) const {
+double Assignment::time(double ideal_flops, double ideal_segment) const {
   return busiest_flops / ideal_flops + kWireWeight * segment / ideal_segment;
 }
 
-// Longest processing time first (Graham 1969) among the ranks that can hold the matrix; where
-// none has, the emptiest takes it.
-Dealt deal(Params params, const Members& members, const std::vector<std::size_t>& longest_first,
-           int world, double capacity, const NewtonSchulzForm& form) {
+// Longest processing time first (Graham 1969) among the ranks with enough capacity left for the
+// matrix; if there is none, the rank with the fewest elements takes it.
+Assignment assign(Params params, const Members& members,
+                  const std::vector<std::size_t>& longest_first, int world, double capacity,
+                  const NewtonSchulzForm& form) {
   using Load = std::tuple<double, double, int>;  // FLOPs, elements, rank
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
   for (int r = 0; r < world; ++r)
     loads.push({0, 0, r});
-  Dealt dealt;
-  dealt.owners.resize(members.size());
+  Assignment assignment;
+  assignment.owners.resize(members.size());
   std::vector<Load> full;
   for (const std::size_t i : longest_first) {
     const Shape& shape = params[members[i]].shape;
@@ -61,15 +62,16 @@ Dealt deal(Params params, const Members& members, const std::vector<std::size_t>
     full.clear();
     std::get<0>(chosen) += newton_schulz_flops(shape, form);
     std::get<1>(chosen) += elements;
-    dealt.owners[i] = std::get<2>(chosen);
-    dealt.busiest_flops = std::max(dealt.busiest_flops, std::get<0>(chosen));
-    dealt.segment = std::max(dealt.segment, std::get<1>(chosen));
+    assignment.owners[i] = std::get<2>(chosen);
+    assignment.busiest_flops = std::max(assignment.busiest_flops, std::get<0>(chosen));
+    assignment.segment = std::max(assignment.segment, std::get<1>(chosen));
     loads.push(chosen);
   }
-  return dealt;
+  return assignment;
 }
 
-Dealt best_deal(Params params, const Members& members, int world, const NewtonSchulzForm& form) {
+Assignment best_assignment(Params params, const Members& members, int world,
+                           const NewtonSchulzForm& form) {
   std::vector<std::size_t> longest_first(members.size());
   double flops = 0;
   double elements = 0;
@@ -86,12 +88,13 @@ Dealt best_deal(Params params, const Members& members, int world, const NewtonSc
            newton_schulz_flops(params[members[b]].shape, form);
   });
   const double ideal = std::max(elements / world, largest);
-  Dealt best;
+  Assignment best;
   for (const double slack : {1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 1e9}) {
-    Dealt dealt = deal(params, members, longest_first, world, ideal * slack, form);
-    if (best.owners.empty() || dealt.time(flops / world, ideal) < best.time(flops / world, ideal))
-      best = std::move(dealt);
-    if (best.segment <= ideal && best.busiest_flops * world <= flops) break;  // nothing is better
+    Assignment assignment = assign(params, members, longest_first, world, ideal * slack, form);
+    if (best.owners.empty() ||
+        assignment.time(flops / world, ideal) < best.time(flops / world, ideal))
+      best = std::move(assignment);
+    if (best.segment <= ideal && best.busiest_flops * world <= flops) break;  // optimal
   }
   return best;
 }
@@ -104,10 +107,10 @@ struct Layout {
   double segments = 0;
 };
 
-// Remembers deals by shapes: the layers of most models are alike.
-class Dealer {
+// Caches assignments by shapes: the layers of most models are alike.
+class LayoutBuilder {
  public:
-  Dealer(Params params, int world, const NewtonSchulzForm& form)
+  LayoutBuilder(Params params, int world, const NewtonSchulzForm& form)
       : params_(params), world_(world), form_(form) {}
 
   Layout layout(const std::vector<Members>& layers, std::size_t layers_per_bucket) {
@@ -121,7 +124,7 @@ class Dealer {
         key.insert(key.end(), {params_[i].shape[0], params_[i].shape[1]});
       auto found = known_.find(key);
       if (found == known_.end())
-        found = known_.emplace(key, best_deal(params_, members, world_, form_)).first;
+        found = known_.emplace(key, best_assignment(params_, members, world_, form_)).first;
       layout.busiest_flops += found->second.busiest_flops;
       layout.segments += found->second.segment;
       layout.owners.push_back(found->second.owners);
@@ -134,18 +137,18 @@ class Dealer {
   Params params_;
   int world_;
   const NewtonSchulzForm& form_;
-  std::map<std::vector<std::int64_t>, Dealt> known_;
+  std::map<std::vector<std::int64_t>, Assignment> known_;
 };
 
 }  // namespace
 
-// This program's own: whole matrices dealt out longest first under equal bytes per segment. A
-// bucket is as few layers as come within 2% of the best balance: small buckets are reduced and
+// This program's own: whole matrices are assigned longest first, under equal bytes per segment. A
+// bucket has as few layers as give a balance within 2% of the best: small buckets are reduced and
 // computed earlier. Cost: sends 2 (N-1)/N of the matrices, almost without padding, and no rank
-// waits long for another. When: always, unless there is a reason.
+// waits long for another. Use it unless there is a reason not to.
 Buckets balanced(Params params, int world, const NewtonSchulzForm& form) {
   constexpr double kGoodEnough = 1.02;
-  constexpr double kNoWorse = 1.001;  // a few gates are not worth a bucket of all layers
+  constexpr double kNoWorse = 1.001;  // avoids a bucket of all layers for the sake of a few gates
   Buckets buckets = sharded_adamw(params, world);
   const std::vector<Members> layers = layers_backward(params);
   if (layers.empty()) return buckets;
@@ -160,17 +163,17 @@ Buckets balanced(Params params, int world, const NewtonSchulzForm& form) {
     return layout.busiest_flops * world / flops + kWireWeight * layout.segments * world / elements;
   };
 
-  Dealer dealer(params, world, form);
+  LayoutBuilder builder(params, world, form);
   std::vector<Layout> candidates;
   for (std::size_t count = 1; count < layers.size(); count += std::max(count / 3, std::size_t{1}))
-    candidates.push_back(dealer.layout(layers, count));
-  candidates.push_back(dealer.layout(layers, layers.size()));
+    candidates.push_back(builder.layout(layers, count));
+  candidates.push_back(builder.layout(layers, layers.size()));
   double best = time(candidates.front());
   for (const Layout& layout : candidates)
     best = std::min(best, time(layout));
 
-  // Longest first is a heuristic: where dealing each shape out evenly leaves the busiest ranks less
-  // to do, that is the plan.
+  // Longest first is a heuristic: if distributing each shape evenly gives the busiest ranks less
+  // work, that plan is used.
   Buckets by_shape = stacked(params, world);
   double limit = 0;
   for (const Bucket& bucket : by_shape)

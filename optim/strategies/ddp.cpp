@@ -2,10 +2,11 @@
 
 namespace muo::optim::strategies {
 
-// Every rank holds and computes everything, AdamW's part too; one all-reduce of the gradients.
-// Buckets of about equal bytes in backward order.
+// Every rank holds and computes everything, including AdamW's part; one all-reduce of the
+// gradients. Buckets of about equal bytes in backward order.
 // Cost: sends 2 (N-1)/N of the gradients, computes N times what is needed, and every rank holds all
-// optimizer state. When: a model that is small beside its activations, or as the reference.
+// optimizer state. Use it for a model that is small relative to its activations, or as the
+// reference.
 Buckets ddp(Params params, int world) {
   Buckets buckets;
   for (const UpdateRule rule : {UpdateRule::kMuon, UpdateRule::kAdamW})

@@ -4,12 +4,12 @@
 
 namespace muo::optim::strategies {
 
-// NVIDIA's layer-wise optimizer (Emerging-Optimizers, Megatron): whole layers, `world` of them a
-// bucket and each at one rank. Segments are as large as layers are, so each is reduced to its owner
-// by itself, and a gather of parts of different sizes publishes them.
-// Cost: a reduction to an owner moves every byte of its layer past every rank, N/(N-1) of a
-// reduce-scatter; ranks beyond the last layer of a bucket wait. When: layers are many and alike,
-// and an update needs several matrices of a layer at once.
+// NVIDIA's layer-wise optimizer (Emerging-Optimizers, Megatron): whole layers, `world` per bucket,
+// one per rank. Segments have the sizes of their layers, so each is reduced to its owner
+// separately, and a gather of parts of different sizes publishes them.
+// Cost: a reduction to an owner passes every byte of its layer through every rank, N/(N-1) of a
+// reduce-scatter; ranks without a layer in the last bucket wait. Use it if layers are many and
+// alike, and an update needs several matrices of a layer at once.
 Buckets layerwise(Params params, int world) {
   Buckets buckets = sharded_adamw(params, world);
   const std::vector<Members> layers = layers_backward(params);

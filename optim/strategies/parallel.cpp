@@ -24,17 +24,17 @@ Buckets chunks_of_world(Params params, const Members& order, int world,
 
 }  // namespace
 
-// Motif's Parallel Muon: every matrix is spread over all ranks by elements, as fully sharded
-// gradients and momentum are. In chunks of `world` matrices each is gathered to one owner, computed
-// there, and its update scattered; the next chunk's gather and the last one's scatter run beside
-// the Newton-Schulz of this one, by their position in the order of collectives.
-// Matrices go by falling FLOPs, so that a chunk's are alike, each chunk's longest to the rank with
-// the least work so far. Where weights are sharded too they go in backward order: then few layers'
-// gradients exist at a time, and a rank that waits for another within a chunk does so beside
-// backward.
-// Cost: beside the 2 (N-1)/N of the matrices that owners of whole matrices cost, gathers and
-// scatters of another 4 (N-1)/N^2, one each a matrix. When: gradients and weights are sharded by
-// elements anyway.
+// Motif's Parallel Muon: every matrix is spread over all ranks by elements, like fully sharded
+// gradients and momentum. In chunks of `world` matrices each is gathered to one owner, computed
+// there, and its update scattered; the next chunk's gather and the previous chunk's scatter overlap
+// with the current Newton-Schulz, through their position in the order of collectives.
+// Matrices are sorted by descending FLOPs, so that those of a chunk are alike, and each chunk's
+// longest matrix goes to the rank with the least work so far. If weights are sharded too, they are
+// in backward order instead: then the gradients of few layers exist at a time, and waits within a
+// chunk overlap with backward.
+// Cost: in addition to the 2 (N-1)/N of the matrices that owners of whole matrices send, gathers
+// and scatters of another 4 (N-1)/N^2, one of each per matrix. Use it if gradients and weights are
+// sharded by elements anyway.
 Buckets parallel(Params params, int world, const NewtonSchulzForm& form, Shard shard) {
   const auto flops = [&](std::size_t i) { return newton_schulz_flops(params[i].shape, form); };
   Members order = backward_order(params, muon_members(params));
@@ -62,7 +62,7 @@ Buckets parallel(Params params, int world, const NewtonSchulzForm& form, Shard s
   return chunks_of_world(params, order, world, owners);
 }
 
-// The same in backward order with owners in turn: what the article shows before it balances. In
+// The same in backward order with round-robin owners: the article's version before balancing. In
 // every chunk with a large matrix, the ranks with small ones wait.
 Buckets parallel_round_robin(Params params, int world) {
   const Members order = backward_order(params, muon_members(params));

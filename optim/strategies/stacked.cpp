@@ -3,10 +3,10 @@
 namespace muo::optim::strategies {
 
 // nanochat's DistMuonAdamW: all K matrices of one shape in one bucket, ceil(K / world) consecutive
-// ones a rank: one reduce-scatter, one stacked Newton-Schulz and one all-gather per shape.
+// ones per rank: one reduce-scatter, one stacked Newton-Schulz and one all-gather per shape.
 // Cost: sends 2 (N-1)/N of the padded matrices, up to N - 1 of each shape being padding; nothing is
-// reduced before the last gradient of a shape, which is near the end of backward. When: N divides
-// the number of matrices of each shape.
+// reduced before the last gradient of a shape, which is near the end of backward. Use it if N
+// divides the number of matrices of each shape.
 Buckets stacked(Params params, int world) {
   Buckets buckets = sharded_adamw(params, world);
   for (const Members& members : by_shape(params)) {

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/core/: a made-up bundle of CORE tasks, and what nanochat itself makes of it.
+"""Writes tests/golden/core/: a synthetic bundle of CORE tasks, and nanochat's own results on it.
 
     PyTorch, jinja2, PyYAML and a checkout of nanochat:
     python scripts/golden/make_core_golden.py --nanochat PATH                  # writes the files
     python scripts/golden/make_core_golden.py --nanochat PATH --check          # compares them
     python scripts/golden/make_core_golden.py --nanochat PATH --model EXPORTED # evaluates a model
 
-nanochat's core_eval.py is imported and run with a tokenizer of bytes; tests/golden/README.md says
-what the files hold. EXPORTED is a folder of `muograph checkpoint export`, of a model of bytes: the
-accuracies that nanochat gives it on --bundle are printed as JSON.
+Imports nanochat's core_eval.py and runs it with a tokenizer of bytes; tests/golden/README.md describes the files.
+EXPORTED is an output folder of `muograph checkpoint export` for a model of bytes, whose accuracies by nanochat on
+--bundle are printed as JSON.
 """
 import argparse
 import csv
@@ -51,7 +51,7 @@ icl_tasks:
   icl_task_type: language_modeling
   continuation_delimiter: " = "
 """
-# Fields in quotes, another column between, rows of tasks that there are not.
+# Has quoted fields, an additional column, and rows of unknown tasks.
 META = ('Eval Task,Description,Random baseline\r\n'
         'animals,"Which, of ""several""\nchoices",25\r\n'
         'animals_zeroshot,,25.0\r\n'
@@ -62,8 +62,8 @@ META = ('Eval Task,Description,Random baseline\r\n'
 
 
 def items():
-    """By file. Choices of which one begins another, white space at the ends of contexts, letters of
-    several bytes, numbers for texts."""
+    """The items by file: with choices that are prefixes of others, white space at the ends of contexts, characters of
+    several bytes, and numbers instead of texts."""
     names = ["cat", "dog", "owl", "hen", "ant", "bee", "cow"]
     sounds = ["mew", "bark", "hoot", "cluck", "run", "hum", "moo"]
     animals = [{"query": f"What does the {name} do?", "gold": i % 4, "choices":
@@ -90,7 +90,7 @@ def hellaswag():
 
 
 def eval_file(examples):
-    """llm.c's format: data/examples/hellaswag.h."""
+    """Writes llm.c's format: data/examples/hellaswag.h."""
     stream, longest = [], 0
     for index, example in enumerate(examples):
         context = list(example["ctx"].encode())
@@ -110,7 +110,7 @@ def json_lines(rows):
 
 
 class Bytes:
-    """The byte tokenizer, as core_eval calls one."""
+    """The byte tokenizer with the interface of core_eval."""
 
     def get_bos_token_id(self):
         return BOS
@@ -120,7 +120,7 @@ class Bytes:
 
 
 def tasks_of(bundle, max_per_task):
-    """As nanochat's evaluate_core() reads a bundle; with each item its line in the file."""
+    """Reads a bundle like nanochat's evaluate_core(); adds to each item its line in the file."""
     baselines = {}
     with open(bundle / "eval_meta_data.csv", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -135,7 +135,7 @@ def tasks_of(bundle, max_per_task):
 
 
 def prompts_of(core_eval, meta, data, index):
-    """What evaluate_example() hands on, caught on its way."""
+    """The prompts that evaluate_example() passes on, intercepted."""
     seen = {}
 
     def catch(name):

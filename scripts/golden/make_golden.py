@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/gpt_*.safetensors: the plain GPT in float64 with autograd, an independent
-reference for logits, loss and every gradient. Needs PyTorch only (any version; Debian's
-python3-torch will do):
+"""Writes tests/golden/gpt_*.safetensors: the plain GPT in float64 with autograd, an independent reference for logits,
+loss and every gradient. Needs only PyTorch (any version, such as Debian's python3-torch):
 
     /usr/bin/python3 scripts/golden/make_golden.py            # writes the files
     /usr/bin/python3 scripts/golden/make_golden.py --check    # compares the files with a fresh computation
 
-The weights come from Python's own generator and one thread computes, so a second run with the
-same PyTorch writes the same bytes. tests/golden/README.md says what the files hold.
+Weights come from Python's own generator and the computation has one thread, so a second run with the same PyTorch
+writes the same bytes. tests/golden/README.md describes the files.
 """
 import argparse
 import json
@@ -20,20 +19,21 @@ import sys
 import torch
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "golden"
-EPS = 1.1920929e-7  # of the RMSNorm: fp32's machine epsilon
+EPS = 1.1920929e-7  # epsilon of the RMSNorm: fp32's machine epsilon
 COMMON = dict(rope_base=100000.0, qk_scale=1.0, softcap=15.0, window_pattern="L", logits_last=0)
 CONFIGS = {
-    # Everything even, two plain layers.
+    # All sizes even, two plain layers.
     "plain": dict(COMMON, vocab_size=64, n_layer=2, n_head=2, n_kv_head=2, n_embd=32, seq_len=16,
                   batch=2, t=16, logit_std=3.0),
-    # Grouped queries; neither vocabulary nor length is a multiple of anything.
+    # Grouped queries; vocabulary and length are multiples of nothing.
     "gqa": dict(COMMON, vocab_size=101, n_layer=3, n_head=4, n_kv_head=2, n_embd=24, seq_len=37,
                 batch=2, t=37, logit_std=2.0),
-    # Windows 600, 256, 600 and, as it is the last layer, 600 where the pattern says 256. A short
-    # window taken from the run length instead of seq_len would be 128.
+    # Windows 600, 256, 600 and, in the last layer, 600 instead of the pattern's 256. A short window computed from
+    # the
+    # run length instead of seq_len would be 128.
     "window": dict(COMMON, vocab_size=50, n_layer=4, n_head=2, n_kv_head=2, n_embd=16, seq_len=600,
                    batch=1, t=290, logit_std=5.0, window_pattern="LS", logits_last=5),
-    # Logits of standard deviation 15 against a cap of 15; three heads share one key-value head.
+    # Logits with a standard deviation of 15 and a cap of 15; three heads share one key-value head.
     "softcap": dict(COMMON, vocab_size=67, n_layer=2, n_head=3, n_kv_head=1, n_embd=30, seq_len=23,
                     batch=3, t=23, logit_std=15.0, qk_scale=1.2),
 }
@@ -52,7 +52,7 @@ def parameter_shapes(c):
 
 
 def random_weights(c, rng):
-    """Far from the initial ones: projections are not zero, logits are wide. Rounded to fp32."""
+    """Weights unlike initial ones: projections are not zero, and logits are large. Rounded to fp32."""
     weights = {}
     for name, (rows, columns) in parameter_shapes(c).items():
         std = 1.0 / math.sqrt(columns)
@@ -115,12 +115,12 @@ def forward(c, weights, inputs, targets):
 
 
 def compute(name, c):
-    """The tensors of one file and its metadata."""
+    """The tensors and the metadata of one file."""
     rng = random.Random(f"muograph {name}")
     stored = random_weights(c, rng)
     tokens = torch.tensor([[rng.randrange(c["vocab_size"]) for _ in range(c["t"] + 1)]
                            for _ in range(c["batch"])])
-    # The trainer holds these two as fp32; so does the reference.
+    # fp32 values, as in the trainer.
     exact = dict(c)
     for field in ("qk_scale", "softcap"):
         exact[field] = torch.tensor(c[field], dtype=torch.float32).item()
@@ -185,7 +185,7 @@ def main():
             continue
         stored, stored_metadata = decode(path.read_bytes())
         fresh, _ = decode(encode(tensors, metadata))
-        # Another PyTorch may sum in another order; float64 leaves about 1e-15 of that.
+        # Another PyTorch may sum in another order, which changes float64 results by about 1e-15.
         same = stored_metadata == metadata and stored.keys() == fresh.keys() and all(
             math.dist(stored[key], fresh[key]) <= 1e-12 * math.hypot(*fresh[key]) for key in fresh)
         print(f"{path.name}: {'agrees' if same else 'DIFFERS'}")

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/nanochat_*.safetensors: what nanochat itself computes, at one commit.
+"""Writes tests/golden/nanochat_*.safetensors: results of nanochat itself, at one commit.
 
-    make_golden.py's needs, PyTorch 2.9.1, filelock and a checkout of nanochat at that commit:
+    needs PyTorch 2.9.1, filelock, the needs of make_golden.py, and a checkout of nanochat at that commit:
     python scripts/golden/make_nanochat_golden.py --nanochat PATH            # writes the files
     python scripts/golden/make_nanochat_golden.py --nanochat PATH --check    # compares them
 
-nanochat's GPT and MuonAdamW are imported and run, on the CPU, one thread, without torch.compile; a
-second run with the same PyTorch on the same CPU writes the same bytes. tests/golden/README.md says
-what the files hold.
+Imports nanochat's GPT and MuonAdamW and runs them on the CPU with one thread, without torch.compile; a second run with
+the same PyTorch on the same CPU writes the same bytes. tests/golden/README.md describes the files.
 """
 import argparse
 import functools
@@ -21,46 +20,49 @@ import torch
 import nanochat_runs as nanochat
 from make_golden import GOLDEN, decode, encode
 
-# What our configuration says where nanochat's code has constants and no switches.
+# Our configuration of what nanochat's code has as constants.
 CONSTANTS = dict(rope_base=100000.0, qk_scale=1.2, softcap=15.0, value_embeddings=1, smear=1,
                  backout=1, resid_lambdas=1, x0_lambdas=1)
 MODELS = {
-    # Value embeddings in layers 0 and 2; grouped queries; rows of wte so small (root mean square
-    # 1e-3) that the norm's epsilon shows.
+    # Value embeddings in layers 0 and 2; grouped queries; rows of wte so small (root mean square 1e-3) that the
+    # norm's
+    # epsilon matters.
     "odd": dict(vocab_size=101, n_layer=3, n_head=4, n_kv_head=2, n_embd=24, sequence_len=37,
                 window_pattern="SSSL", batch=2, t=37, wte_std=1e-3),
     # Value embeddings in layers 1 and 3; windows 256, 256, 256 and 600.
     "window": dict(vocab_size=50, n_layer=4, n_head=4, n_kv_head=2, n_embd=24, sequence_len=600,
                    window_pattern="SSSL", batch=1, t=290, logits_last=5),
-    # One layer, the one that is kept for backout; some targets ignored.
+    # One layer, whose output is kept for backout; some targets ignored.
     "single": dict(vocab_size=64, n_layer=1, n_head=2, n_kv_head=1, n_embd=32, sequence_len=20,
                    window_pattern="SSSL", batch=3, t=20, ignored=(0, 7, 30, 47)),
 }
 
-# Windows 128, 128, 128, 160 and, as it is the last layer, 160 where the pattern says 128. Shapes
-# that come an odd number of times, so that two ranks need nanochat's padding.
+# Windows 128, 128, 128, 160 and, in the last layer, 160 instead of the pattern's 128. Some shapes occur an odd
+# number of
+# times, so that two ranks need nanochat's padding.
 TRAINED = dict(vocab_size=101, n_layer=5, n_head=4, n_kv_head=2, n_embd=24, sequence_len=160,
                window_pattern="SSSL")
 ROWS, BATCHES, STEPS, ORDERS, CONTROLS = 8, 10, 30, 3, 8
-# Rates larger than nanochat's: its are for 2^19 tokens a step, and fall with the root of that.
+# Learning rates above nanochat's, which are for 2^19 tokens per step and scale with the square root of the batch.
 HYPER = dict(iterations=STEPS, total_batch_tokens=ROWS * TRAINED["sequence_len"], n_embd=24,
              matrix_lr=0.4, embedding_lr=0.6, unembedding_lr=0.03, scalar_lr=1.0,
              weight_decay=0.28, weight_decay_scale=1.0, warmdown_ratio=0.65, final_lr_frac=0.05)
-# Two starts: nanochat's initial weights with its own warm-up, and open_projections() of them with
-# one that leaves time for the full rate and the warmdown.
+# Two starts: nanochat's initial weights with its own warm-up, and open_projections() of them with a warm-up that
+# leaves
+# steps for the full rate and the warm-down.
 STARTS = {"initial": dict(open=False, warmup_steps=40, keep=(0, STEPS)),
           "open": dict(open=True, warmup_steps=5, keep=(0, 1, 5, STEPS))}
 SPLITS = [(1, 1), (1, 4), (2, 1), (2, 4)]  # ranks, micro-steps
 
 
 def random_weight(model, name, shape):
-    """Far from the initial weights: nothing is zero, no gate is closed or wide open."""
+    """Weights unlike initial ones: nothing is zero, and gates are neither closed nor fully open."""
     rng = random.Random(f"muograph {model['n_layer']} {name}")
     centre, std = 0.0, 1.0 / math.sqrt(shape[-1])
     if name == "transformer.wte.weight":
         std = model.get("wte_std", std)
     elif name == "lm_head.weight":
-        std *= 3.0  # logits that the cap bends
+        std *= 3.0  # logits large enough for the cap
     elif name.endswith("lambdas") or name.endswith("lambda"):
         centre, std = {"resid_lambdas": (1.0, 0.2), "x0_lambdas": (0.3, 0.2),
                        "smear_lambda": (0.7, 0.0), "backout_lambda": (0.4, 0.0)}[name]
@@ -79,7 +81,7 @@ def metadata_of(fields):
 
 
 def model_file(checkout, model):
-    """Forward and backward in float64."""
+    """A file with forward and backward results in float64."""
     rng = random.Random(f"muograph tokens {model['n_layer']}")
     tokens = torch.tensor([[rng.randrange(model["vocab_size"]) for _ in range(model["t"] + 1)]
                            for _ in range(model["batch"])])
@@ -102,7 +104,7 @@ def model_file(checkout, model):
 
 
 def walk(rng, length):
-    """Tokens in which the next follows from the last, seven times in eight."""
+    """Tokens of which seven in eight are determined by the previous one."""
     vocab = TRAINED["vocab_size"]
     row = [rng.randrange(vocab)]
     while len(row) < length:
@@ -111,7 +113,7 @@ def walk(rng, length):
 
 
 def distance(a, b):
-    """Relative, over all parameters together."""
+    """The relative distance over all parameters together."""
     square = sum((a[name].double() - b[name].double()).square().sum() for name in b)
     return math.sqrt(square / sum(b[name].double().square().sum() for name in b))
 
@@ -121,7 +123,7 @@ def doubles(values):
 
 
 def train(checkout, dtype, world, batches, runs):
-    """Per run: the loss of every step over the whole batch, and kept weights."""
+    """For each run, the loss of every step over the whole batch, and the kept weights."""
     results = nanochat.in_process(checkout, dtype, nanochat.train, world, world, TRAINED, batches,
                                   HYPER, runs)
     return [([statistics.fmean(losses) for losses in zip(*(rank[i][0] for rank in results))],
@@ -167,14 +169,13 @@ def training_file(checkout):
     return wide | narrow, metadata_of(TRAINED | HYPER | shown | {"rows": ROWS, "steps": STEPS})
 
 
-# And how far a computation with another PyTorch or on another CPU may be from the files, by the
-# relative norm of a tensor.
+# The files, and their tolerance for another PyTorch or CPU as the relative norm of a tensor's difference.
 FILES = {"nanochat_" + name: (functools.partial(model_file, model=model), 1e-6)
          for name, model in MODELS.items()} | {"nanochat_training": (training_file, 1e-2)}
 
 
 def agrees(stored, fresh, tolerance):
-    """Whether two files agree. Controls are noise, and only their presence is compared."""
+    """True if two files agree. Controls are noise; only their presence is compared."""
     (old, old_metadata), (new, new_metadata) = decode(stored), decode(fresh)
     if old_metadata != new_metadata or old.keys() != new.keys():
         return False

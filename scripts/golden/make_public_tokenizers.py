@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes small tokenizers in the forms of public ones into a folder: their normalizers, patterns, added tokens and options,
-with a vocabulary that tokenizers learns from texts here. check_tokenizers.py compares ids by them.
+"""Writes small tokenizers with the normalizers, patterns, added tokens and options of public ones to a folder, with
+vocabularies trained by the package tokenizers on local texts. check_tokenizers.py compares ids with them.
   scripts/golden/make_public_tokenizers.py FOLDER
 Needs: pip install tokenizers."""
 import json

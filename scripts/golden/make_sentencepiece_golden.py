@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/sentencepiece/ and the good models of tests/fuzz/corpus/sentencepiece/: small SentencePiece models that are learnt from README.md and some texts, and what
-the package makes of texts (ids) and of ids (texts; where a text's ids give it back, that is left out). A text that is no UTF-8 is there
-in hexadecimal digits; of a very long one there are the number of ids and the CRC-32 of their digits. What two of a unigram
-model's encodings share the best score of is left out: which of them it is depends on the package's version.
+"""Writes tests/golden/sentencepiece/ and the good models of tests/fuzz/corpus/sentencepiece/: small SentencePiece
+models trained on README.md and some texts, the package's ids of texts, and its texts of ids (omitted if decoding
+returns the encoded text). Texts that are not UTF-8 are in hexadecimal digits; for very long ones there are the number
+of ids and the CRC-32 of their digits. Texts with several best encodings by a unigram model are omitted, because the
+choice depends on the package's version.
   scripts/golden/make_sentencepiece_golden.py
 Needs: pip install sentencepiece, and Debian's zstd."""
 import io
@@ -19,7 +20,7 @@ import check_tokenizers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SYMBOLS = ["<start_of_turn>", "<start_of_turn>user", "\n\n", "▁▁", "▁▁▁▁", "»"]
-MODELS = {  # as T5, Llama 2 and Gemma have them, and what these have not
+MODELS = {  # like T5's, Llama 2's and Gemma's, and with features that these lack
     "t5": dict(model_type="unigram", vocab_size=500, normalization_rule_name="nmt_nfkc", pad_id=0, eos_id=1, unk_id=2,
                bos_id=-1),
     "llama": dict(model_type="bpe", vocab_size=600, normalization_rule_name="identity", byte_fallback=True,
@@ -43,7 +44,7 @@ NOT_UTF8 = [
     b"\xff", b"a\xffb", b"\xe4\xb8", b"\xe4\xb8\xe4\xb8\xad", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\xaf", b"\xf0\x9f\x91",
     b" \x80\x80 ", b"\xf0\x9f \xf0\x9f\x91\x8d\xbf", b"caf\xc3", b"\xfe\xfe\xff\xff<start_of_turn>\xc3\xa9",
 ]
-LONG = [  # a text and how often; the last three are only for BPE, as ties are all over
+LONG = [  # (text, repetitions); the last three are only for BPE, as they are full of ties
     ("word and ", 3000), ("中", 5000), (" ", 20000), ("👍🏽", 2000), ("a\n\n", 5000), ("x", 20000), ("\n", 20000), ("7", 9000)]
 
 
@@ -88,7 +89,7 @@ def main():
             file = folder / f"{name}.model"
             file.write_bytes(model)
             theirs = sentencepiece.SentencePieceProcessor(model_proto=model)
-            if len(model) > 100_000:  # the rules of nmt_nfkc
+            if len(model) > 100_000:  # it contains the rules of nmt_nfkc
                 subprocess.run(["zstd", "-q", "--ultra", "-22", "-f", "--rm", file], check=True)
             is_unigram = options["model_type"] == "unigram"
             for text in (*(MORE if name in ("suffix", "bpe", "char", "word") else texts), *NOT_UTF8):
@@ -103,12 +104,12 @@ def main():
             for text, times in LONG[:-3] if is_unigram else LONG:
                 ids = theirs.encode(text * times)
                 write(by=name, text=text, times=times, count=len(ids), crc32=zlib.crc32(" ".join(map(str, ids)).encode()))
-            for count in (1, 2, 3, 5, 12, 12, 30):  # ids that no text has
+            for count in (1, 2, 3, 5, 12, 12, 30):  # ids that are not the encoding of a text
                 for low in (0, 3):
                     ids = [rng.choice([rng.randrange(low, 20), rng.randrange(theirs.vocab_size())]) for _ in range(count)]
                     ids = [min(i, theirs.vocab_size() - 1) for i in ids]
                     write(by=name, ids=ids, decoded=theirs.decode(ids))
-            space, low = theirs.piece_to_id("▁"), 4  # a piece that is none of the special ones
+            space, low = theirs.piece_to_id("▁"), 4  # the least id that is not special
             for ids in ([space, space, low], [1, space, 1, space, space], [0, space, low], [low, space, space]):
                 write(by=name, ids=ids, decoded=theirs.decode(ids))
             if theirs.is_byte(10):

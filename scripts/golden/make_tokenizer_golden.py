@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/tokenizer/: ranks that rustbpe learns from some texts, the same as tokenizer.json, and the ids that
-tiktoken and tokenizers give to these texts.
+"""Writes tests/golden/tokenizer/: ranks that rustbpe trains on some texts, the same as a tokenizer.json, and the ids of
+these texts by tiktoken and tokenizers.
   scripts/golden/make_tokenizer_golden.py
-pieces.jsonl has texts, and how tokenizers and tiktoken cut them by the patterns of check_split_patterns.py; nfc.jsonl
-has texts, and what the normalizer NFC of tokenizers makes of them.
+pieces.jsonl has texts and their pieces by tokenizers and tiktoken with the patterns of check_split_patterns.py;
+nfc.jsonl has texts and their forms by the NFC normalizer of tokenizers.
 Needs: pip install rustbpe tokenizers tiktoken."""
 import base64
 import json
@@ -41,7 +41,7 @@ def pieces_by_tiktoken(pattern):
 
 
 def lengths(text, pieces):
-    """Bytes of each piece of the text; negative ones, of what is left out."""
+    """The number of bytes of each piece of the text, negative for removed text."""
     out, at = [], 0
     for piece in pieces:
         found = text.index(piece, at)
@@ -74,7 +74,7 @@ def write_pieces(path):
 
 
 def write_nfc(path):
-    """Letters and marks in any order, and for each range of what NFC changes texts of it."""
+    """Writes random sequences of letters and marks, and texts for each range of characters that NFC changes."""
     rng = random.Random(11)
     ranges = [(0x41, 0x7A), (0xC0, 0x17F), (0x300, 0x345), (0x323, 0x338), (0x5B0, 0x5C2), (0x610, 0x65F), (0x915, 0x94D),
               (0x9BE, 0x9D7), (0xB92, 0xBD7), (0xDCA, 0xDDF), (0x1100, 0x11FF), (0xAC00, 0xD7A3), (0x1AB0, 0x1ACE),
@@ -112,7 +112,7 @@ def main():
         to_letters = list(check_tokenizers.alphabet())
         word = {token: "".join(to_letters[byte] for byte in token) for token in ranks}
         merges = []
-        for token, rank in ranks.items():  # the parts are what the earlier merges leave of it
+        for token, rank in ranks.items():  # its parts are the result of the earlier merges
             if len(token) > 1:
                 parts = [bytes([byte]) for byte in token]
                 while len(parts) > 2:

@@ -1,8 +1,8 @@
-"""Runs nanochat's own GPT and optimizer on the CPU, for scripts/golden/make_nanochat_golden.py. Each call
-of in_process() is a fresh Python: nanochat fixes its compute dtype when it is imported.
+"""Runs nanochat's own GPT and optimizer on the CPU, for scripts/golden/make_nanochat_golden.py. Each call of
+in_process() starts a new Python, because nanochat fixes its compute dtype when it is imported.
 
-Nothing of nanochat is copied. Its schedules and learning rates, which scripts/base_train.py holds
-in closures, are written here from docs/spec/optimizer.md, "Schedules" and "Scaling rules".
+No code of nanochat is copied. Its schedules and learning rates, which are closures in scripts/base_train.py, are
+implemented here by docs/spec/optimizer.md, "Schedules" and "Scaling rules".
 """
 import concurrent.futures
 import contextlib
@@ -27,11 +27,11 @@ SHA256 = {
     "nanochat/flash_attention.py":
         "a10b0b10ad91893fcf9c9b19c96bd3468a2721cf156dcdbeeeecf05f97f22c2f",
 }
-REFERENCE_BATCH = 2**19  # tokens, for which nanochat's learning rates are given
+REFERENCE_BATCH = 2**19  # tokens per step of nanochat's learning rates
 
 
 def differing_files(checkout):
-    """The files of a checkout that are not those of COMMIT."""
+    """The files of a checkout that differ from COMMIT."""
     def digest(name):
         path = pathlib.Path(checkout) / name
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
@@ -39,7 +39,7 @@ def differing_files(checkout):
 
 
 def in_process(checkout, dtype, function, world, *arguments):
-    """function(rank, *arguments) in `world` fresh processes; the results, by rank."""
+    """Runs function(rank, *arguments) in `world` new processes; returns the results by rank."""
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as directory, concurrent.futures.ProcessPoolExecutor(
             world, spawn, _start, (str(checkout), dtype)) as pool:
@@ -50,7 +50,7 @@ def in_process(checkout, dtype, function, world, *arguments):
 
 
 def _start(checkout, dtype):
-    # float64 is not one of nanochat's dtypes: load() patches it in.
+    # nanochat has no float64: load() patches it in.
     os.environ.update(NANOCHAT_DTYPE="float32" if dtype == "float64" else dtype,
                       TORCHDYNAMO_DISABLE="1")
     sys.path.insert(0, checkout)
@@ -73,13 +73,13 @@ def _in_group(meeting, rank, world, function, arguments):
 
 
 def _compute_in_float64():
-    """nanochat in float64, with the epsilon that its norms have in float32."""
+    """Patches nanochat to float64, with the epsilon of its norms in float32."""
     importlib.import_module("nanochat.common").COMPUTE_DTYPE = torch.float64
     gpt = importlib.import_module("nanochat.gpt")
     functional = torch.nn.functional
     gpt.norm = lambda x: functional.rms_norm(x, (x.size(-1),), eps=torch.finfo(torch.float32).eps)
 
-    class Torch:  # for gpt.py alone: the rotary angles are asked for in torch.float32
+    class Torch:  # for gpt.py only, which requests the rotary angles in torch.float32
         float32 = torch.float64
 
         def __getattr__(self, name):
@@ -90,7 +90,7 @@ def _compute_in_float64():
 
 
 def _complete_gloo(world, rank):
-    """What nanochat asks of NCCL and gloo lacks, from sums and gathers; finished on return."""
+    """Adds collectives of NCCL that gloo lacks, built from sums and gathers; they are complete on return."""
     dist = torch.distributed
     plain_all_reduce = dist.all_reduce
 
@@ -126,7 +126,7 @@ def _complete_gloo(world, rank):
 
 
 def load(config):
-    """nanochat's model with its own initial weights, as its training script makes them."""
+    """nanochat's model with its initial weights, created as in its training script."""
     gpt = importlib.import_module("nanochat.gpt")
     torch.manual_seed(42)
     with contextlib.redirect_stdout(io.StringIO()):
@@ -136,7 +136,7 @@ def load(config):
 
 
 def forward_backward(_rank, config, weights_of, inputs, targets):
-    """Weights (float32, weights_of(name, shape)), and loss, logits, gradients and sizes of terms in
+    """Returns the weights (float32, by weights_of(name, shape)), and loss, logits, gradients and sizes of terms in
     float64."""
     model = load(config)
     stored = {name: weights_of(name, p.shape) for name, p in model.named_parameters()}
@@ -151,8 +151,8 @@ def forward_backward(_rank, config, weights_of, inputs, targets):
 
 
 def _sizes_of_terms(model, inputs, targets):
-    """For each lambda the sum of the magnitudes of what its gradient is the sum of, one term per
-    element of the stream: the gradient of a lambda given to every element separately."""
+    """For each lambda, the sum of the magnitudes of the terms of its gradient, one term per element of the stream: the
+    gradients if every element had its own lambda."""
     b, t, n = *inputs.shape, model.config.n_embd
     apart = {"smear_lambda": (b, t - 1, n), "backout_lambda": (b, t, n),
              "resid_lambdas": (b, t, n), "x0_lambdas": (b, t, n)}
@@ -194,7 +194,7 @@ def muon_weight_decay(it, hyper):
 
 
 def perturb(model, seed):
-    """Every weight to the next number of its dtype, up or down."""
+    """Moves every weight to the next number of its dtype, up or down."""
     rng = random.Random(seed)
     with torch.no_grad():
         for p in model.parameters():
@@ -204,11 +204,11 @@ def perturb(model, seed):
 
 
 def open_projections(model):
-    """Projections as large as the other matrices, and some smear.
+    """Sets projections as large as the other matrices, and some smear.
 
-    nanochat starts with both at zero. The gradients of resid_lambdas, x0_lambdas and backout_lambda
-    are then zero but for rounding, as the last norm takes the only thing away that they change, the
-    length of the stream; AdamW makes whole steps of that rounding.
+    nanochat starts with both at zero. The gradients of resid_lambdas, x0_lambdas and backout_lambda are then zero
+    except for rounding, because they only change the length of the stream, which the last norm removes; AdamW turns
+    that rounding into full steps.
     """
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -218,11 +218,11 @@ def open_projections(model):
 
 
 def train(rank, world, config, batches, hyper, runs):
-    """For each run: this rank's mean loss of every step, and the weights after some steps.
+    """Returns for each run this rank's mean loss of every step, and the weights after some steps.
 
-    batches: (batches, rows, T + 1) tokens. A run is a dict: `order`, a batch index per step;
-    `accumulation`; `open`, to open_projections() first; `keep`, after how many steps to return the
-    weights; `perturbation`, a seed; and what it changes of `hyper`.
+    batches: (batches, rows, T + 1) tokens. A run is a dict: `order`, a batch index per step; `accumulation`; `open`,
+    to call open_projections() first; `keep`, the steps after which to return the weights; `perturbation`, a seed; and
+    overrides of `hyper`.
     """
     return [_train(rank, world, config, batches, {**hyper, **run}) for run in runs]
 

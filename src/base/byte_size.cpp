@@ -23,7 +23,7 @@ constexpr std::array kUnits = {Unit{"TiB", std::int64_t{1} << 40},
                                Unit{"kB", 1'000},
                                Unit{"B", 1},
                                Unit{"", 1}};
-constexpr double kMost = 0x1p60;
+constexpr double kMax = 0x1p60;
 
 }  // namespace
 
@@ -36,7 +36,7 @@ std::optional<ByteSize> parse_byte_size(std::string_view text) {
   for (const auto& [name, bytes] : kUnits) {
     if (unit != name) continue;
     const double size = number * static_cast<double>(bytes);
-    if (!(size >= 1 && size <= kMost)) return std::nullopt;  // nor what is no number
+    if (!(size >= 1 && size <= kMax)) return std::nullopt;  // NaN fails this, too
     return ByteSize{static_cast<std::int64_t>(size)};
   }
   return std::nullopt;

@@ -6,7 +6,7 @@
 
 namespace muo {
 
-// The run failed: device, numerics, disk, or a defect of ours. The program exits with 3.
+// The run failed: device, numerics, disk, or a defect of muograph. The program exits with 3.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -29,8 +29,8 @@ std::string concat(const Parts&... parts) {
 // Macros, not std::source_location: clang 14, which clang-tidy 14 parses with, lacks the latter.
 #define MUO_FAIL(...) throw ::muo::Error(::muo::concat(__FILE__, ":", __LINE__, ": ", __VA_ARGS__))
 
-// For callers' mistakes and for what the outside world may break; the message parts are only
-// formatted on failure.
+// Throws Error unless the condition holds: for callers' mistakes and for failures of the
+// environment. The message parts are formatted only on failure.
 #define MUO_CHECK(condition, ...)                                           \
   do {                                                                      \
     if (!(condition)) [[unlikely]]                                          \

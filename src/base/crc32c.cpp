@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::uint32_t kPolynomial = 0x82F63B78;  // 0x1EDC6F41, lowest power first
 
-// Entry i: the remainder of byte i, eight divisions at once.
+// Entry i is the remainder of byte i after eight division steps.
 constexpr std::array<std::uint32_t, 256> remainders() {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t i = 0; i < table.size(); ++i) {

@@ -23,7 +23,7 @@ struct BF16 {
 
 constexpr float to_f32(BF16 value) { return std::bit_cast<float>(std::uint32_t{value.bits} << 16); }
 constexpr float to_f32(float value) { return value; }
-// Round to nearest, ties to even; a NaN stays one.
+// Rounds to nearest, ties to even; a NaN stays a NaN.
 constexpr BF16 to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const bool nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;

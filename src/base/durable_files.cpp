@@ -31,7 +31,7 @@ std::filesystem::path parent_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
 
-// 0, or errno's value; all of `bytes`, but for an error.
+// Writes all of `bytes`. Returns 0, or errno's value on an error.
 int write_all(int file, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(file, bytes.data(), bytes.size());
@@ -42,8 +42,8 @@ int write_all(int file, std::string_view bytes) {
   return 0;
 }
 
-// Where the last whole line ends.
-std::int64_t end_of_lines(int file, std::int64_t bytes) {
+// The offset just past the last newline, or 0.
+std::int64_t end_of_last_line(int file, std::int64_t bytes) {
   std::array<char, 4096> part{};
   for (std::int64_t end = bytes; end > 0;) {
     const std::int64_t begin = std::max<std::int64_t>(0, end - std::ssize(part));
@@ -61,7 +61,8 @@ std::int64_t end_of_lines(int file, std::int64_t bytes) {
 
 void replace_file(const std::filesystem::path& file, std::string_view contents, mode_t mode) {
   const std::filesystem::path folder = parent_of(file);
-  // Nobody else, who may write into the folder, can have put a link there.
+  // Random name and O_EXCL | O_NOFOLLOW: another user who may write into the folder cannot have
+  // planted a link there.
   std::random_device random;
   const std::filesystem::path temporary =
       folder / concat(".", file.filename().string(), ".", random(), random(), kTemporary);
@@ -87,8 +88,8 @@ void remove_temporaries(const std::filesystem::path& folder) {
   }
 }
 
-// Write-only: who may read, too, has NFS complete a page that is written in part from the server,
-// and then send all of it, over what another host has written there meanwhile.
+// Opened write-only: for a file that may also be read, NFS completes a partly written page from the
+// server and later sends the whole page, over what another host has written there meanwhile.
 OutputFile::OutputFile(std::filesystem::path path, std::int64_t bytes)
     : path_(std::move(path)),
       file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) {
@@ -121,7 +122,7 @@ void OutputFile::sync() const {
 AppendOnlyFile::AppendOnlyFile(std::filesystem::path path, Past past) : path_(std::move(path)) {
   struct stat status {};
   const bool exists = ::stat(path_.c_str(), &status) == 0;
-  // Not a pipe: with O_RDWR it would not be noticed that nobody reads it.
+  // A pipe is opened write-only: with O_RDWR the absence of a reader would go unnoticed.
   const bool grows = !exists || S_ISREG(status.st_mode);
   file_ = FileDescriptor(::open(path_.c_str(),
                                 (grows ? O_RDWR : O_WRONLY) | O_APPEND | O_CLOEXEC | O_CREAT |
@@ -129,7 +130,7 @@ AppendOnlyFile::AppendOnlyFile(std::filesystem::path path, Past past) : path_(st
                                 0644));
   if (!file_) fail("write", path_, errno);
   if (!grows) return;
-  bytes_ = end_of_lines(file_.number(), exists ? status.st_size : 0);
+  bytes_ = end_of_last_line(file_.number(), exists ? status.st_size : 0);
   if (exists && bytes_ < status.st_size && ::ftruncate(file_.number(), bytes_) != 0)
     fail("write", path_, errno);
   if (!exists) sync_directory(parent_of(path_));
@@ -137,7 +138,7 @@ AppendOnlyFile::AppendOnlyFile(std::filesystem::path path, Past past) : path_(st
 
 void AppendOnlyFile::append(std::string_view bytes) {
   if (const int error = write_all(file_.number(), bytes); error != 0) {
-    // Readers stop at half a record. Where even this fails, they do.
+    // If the rollback fails as well, readers stop at the partial record.
     if (bytes_ >= 0) static_cast<void>(!::ftruncate(file_.number(), bytes_));
     fail("write", path_, error);
   }
@@ -165,7 +166,7 @@ FileLock FileLock::try_file(const std::filesystem::path& file, std::string& hold
   std::array<char, 512> text{};
   if (::flock(number, LOCK_EX | LOCK_NB) == 0) {
     const std::string mine = concat("process ", ::getpid(), " on ", host_name());
-    // On a full disk the lock holds as well, but the file does not name its holder.
+    // On a full disk the lock still holds, but the file does not name its holder.
     if (::pwrite(number, mine.data(), mine.size(), 0) == std::ssize(mine))
       static_cast<void>(!::ftruncate(number, std::ssize(mine)));
     return lock;
@@ -181,8 +182,8 @@ FileLock FileLock::try_file(const std::filesystem::path& file, std::string& hold
 
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& directory,
                                               std::error_code* error) {
-  std::error_code unasked;
-  std::error_code& code = error == nullptr ? unasked : *error;
+  std::error_code ignored_error;
+  std::error_code& code = error == nullptr ? ignored_error : *error;
   std::vector<std::filesystem::path> out;
   for (std::filesystem::directory_iterator it(directory, code), end; !code && it != end;
        it.increment(code))
@@ -203,15 +204,15 @@ void make_directories(const std::filesystem::path& directory) {
   } else if (!S_ISDIR(status.st_mode)) {
     fail("create", directory, ENOTDIR);
   }
-  // Of one that is there, too: whoever made it may have crashed before this.
+  // Also for a directory that exists already: its creator may have crashed before this sync.
   sync_directory(parent_of(directory));
 }
 
 void sync_directory(const std::filesystem::path& directory) {
   const FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!file && errno == EACCES) return;  // one that others own, as the home of homes
+  if (!file && errno == EACCES) return;  // owned by another user, such as /home
   if (!file) fail("open", directory, errno);
-  // EINVAL: a file system whose directories need no such call.
+  // EINVAL: the file system needs no such call for directories.
   if (::fsync(file.number()) != 0 && errno != EINVAL) fail("write", directory, errno);
 }
 

@@ -16,17 +16,17 @@
 
 namespace muo {
 
-// Writing that survives a crash, of the machine, too: what a function below has returned from is on
-// the disk, unless it says otherwise.
+// File operations that survive a crash, including a crash of the machine: when a function below
+// returns, its effect is on the disk, unless its comment says otherwise.
 
-// A full disk, a quota, rights: path, reason and advice.
+// A write failed (full disk, quota, permissions): the text has path, reason and advice.
 class WriteError : public Error {
  public:
   using Error::Error;
 };
 
-// What `call` returns. Its WriteError becomes an InputError of `option`: as long as nothing has
-// been computed, an output that cannot be written is bad input.
+// Returns what `call` returns, and converts its WriteError into an InputError that names `option`:
+// until anything has been computed, an output that cannot be written is bad input.
 template <class Call>
 auto before_any_work(std::string_view option, const std::string& value, const Call& call) {
   try {
@@ -36,43 +36,45 @@ auto before_any_work(std::string_view option, const std::string& value, const Ca
   }
 }
 
-// Writes a whole file, by one of another name beside it that is then renamed: a reader, and a
-// crash, find the old contents or the new ones. Throws WriteError, and leaves the old ones.
+// Replaces a file atomically: writes a temporary file beside it and renames that, so that a reader,
+// or a restart after a crash, finds either the old contents or the new ones. On an error it throws
+// WriteError and the old contents remain.
 void replace_file(const std::filesystem::path& file, std::string_view contents, mode_t mode = 0666);
-// Removes what replace_file() left in the folder in processes that were killed: for whoever is the
-// only one that writes there.
+// Removes the temporary files that killed processes left in replace_file(). Only for a caller that
+// is the sole writer in the folder.
 void remove_temporaries(const std::filesystem::path& folder);
 
-// A new file of a fixed size, for any number of writers. What was not synced may be lost when this
-// object is gone; a process syncs only what it wrote itself, as other hosts may have written, too.
+// A new file of a fixed size, for any number of writers. Data that was not synced may be lost after
+// this object is destroyed. A process syncs only what it wrote itself: other hosts may write to the
+// same file.
 class OutputFile {
  public:
-  // Creates the file and reserves its space, so that a full disk shows before the first write.
+  // Creates the file and reserves its space, so that a full disk is noticed before the first write.
   OutputFile(std::filesystem::path path, std::int64_t bytes);
-  // One that another process has created so.
+  // Opens a file that another process has created with the constructor above.
   explicit OutputFile(std::filesystem::path path);
 
   // Thread-safe for ranges that do not overlap.
   void write(std::int64_t offset, std::span<const std::byte> bytes) const;
-  void sync() const;  // contents and size are on the disk
+  void sync() const;  // on return, contents and size are on the disk
 
  private:
   std::filesystem::path path_;
   FileDescriptor file_;
 };
 
-// A file that grows. What one append() writes is there as a whole or not at all: a reader sees no
-// part of it, and what could not be written whole is taken back.
+// A file that grows by whole records: a reader never sees a part of what one append() writes, and
+// an append() that cannot be completed is rolled back.
 class AppendOnlyFile {
  public:
   enum class Past : std::uint8_t {
-    kNone,       // the file is made; WriteError if it exists
-    kWholeLines  // it may exist, or be a pipe; a last line without its end is cut off
+    kNone,       // creates the file; WriteError if it exists
+    kWholeLines  // the file may exist, or be a pipe; an incomplete last line is removed
   };
-  AppendOnlyFile() = default;  // none
+  AppendOnlyFile() = default;  // no file
   AppendOnlyFile(std::filesystem::path path, Past past);
 
-  // Is read by others at once, but on the disk after sync() only.
+  // The data is visible to readers at once, but on the disk only after sync().
   void append(std::string_view bytes);
   void sync() const;
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
@@ -81,19 +83,19 @@ class AppendOnlyFile {
  private:
   std::filesystem::path path_;
   FileDescriptor file_;
-  std::int64_t bytes_ = -1;  // -1: of a pipe or a device
+  std::int64_t bytes_ = -1;  // size; -1 for a pipe or a device
 };
 
-// A file or directory of this process: others that ask for it do not get it until this object or
-// this process ends, however it ends.
+// An exclusive lock on a file or directory, which other processes cannot acquire until this object
+// or this process ends, however it ends.
 class FileLock {
  public:
   FileLock() = default;  // holds nothing
 
   [[nodiscard]] static FileLock try_directory(const std::filesystem::path& directory) noexcept;
-  // Makes the file, and writes into it whose it is: "process 12 on node3". Where it is another's,
-  // `holder` becomes what that one wrote. Holds nothing, and leaves `holder`, where the file system
-  // has no locks. Throws Error.
+  // Creates the file and writes its holder into it: "process 12 on node3". If another process holds
+  // the lock, returns no lock and sets `holder` to what that process wrote. If the file system has
+  // no locks, returns no lock and leaves `holder` unchanged. Throws Error.
   [[nodiscard]] static FileLock try_file(const std::filesystem::path& file, std::string& holder);
   explicit operator bool() const { return static_cast<bool>(file_); }
 
@@ -101,19 +103,20 @@ class FileLock {
   FileDescriptor file_;
 };
 
-// What lies in a directory, by name; less where an error, which `error` tells, ends the listing.
+// The entries of a directory, sorted by name. An error ends the listing early and is returned in
+// `error`.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& directory,
                                               std::error_code* error = nullptr);
-void make_directory(const std::filesystem::path& directory);  // an error if it exists
-// And those that it lies in, as far as they are missing.
+void make_directory(const std::filesystem::path& directory);  // WriteError if it exists
+// Also creates missing parent directories; no error if the directory exists.
 void make_directories(const std::filesystem::path& directory);
-// The names in it.
+// Makes the directory's entries durable.
 void sync_directory(const std::filesystem::path& directory);
 
 enum class Replace : std::uint8_t { kExchange, kTwoRenames };
-// Moves directory `from` to `to`. One that is there already ends up under `aside`, which must not
-// exist. kExchange makes this one atomic step; on a file system that cannot (NFS), it falls back to
-// kTwoRenames, where a crash in between leaves `to` absent.
+// Moves directory `from` to `to`. A directory that already is at `to` is moved to `aside`, which
+// must not exist. kExchange does this in one atomic step; on a file system without that (NFS) it
+// falls back to kTwoRenames, where a crash between the renames leaves `to` absent.
 void move_directory(const std::filesystem::path& from, const std::filesystem::path& to,
                     const std::filesystem::path& aside, Replace how = Replace::kExchange);
 

@@ -8,15 +8,15 @@
 
 namespace muo {
 
-// The contents of a regular file, immutable: small ones are read, large ones mapped (map_file():
-// one that is cut short meanwhile ends the program). Copies share them.
+// The immutable contents of a regular file: small files are read, large ones are mapped
+// (map_file(): truncating a mapped file ends the program). Copies share the contents.
 class FileBytes {
  public:
-  // Throws InputError for what is missing, not readable or not a regular file; never waits for a
-  // fifo.
+  // Throws InputError if the file is missing, unreadable or not a regular file; never blocks on a
+  // FIFO.
   explicit FileBytes(const std::filesystem::path& path);
 
-  // Valid while a copy of this lives; aligned to at least 16 bytes; never at address 0.
+  // Valid while a copy of this object exists; aligned to at least 16 bytes; never null.
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
   [[nodiscard]] std::string_view text() const {
     return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()};
@@ -27,7 +27,7 @@ class FileBytes {
   std::span<const std::byte> bytes_;
 };
 
-// Throws InputError of errno's value `error`.
+// Throws InputError for `error`, a value of errno.
 [[noreturn]] void fail_to_read(const std::filesystem::path& path, int error);
 
 }  // namespace muo

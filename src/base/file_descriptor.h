@@ -7,8 +7,8 @@
 
 namespace muo {
 
-// An open file, closed with this object; -1: none. What is written must be synced before: closing
-// reports nothing.
+// Owns an open file, or nothing (-1), and closes it. Sync written data before: errors of close()
+// are not reported.
 class FileDescriptor {
  public:
   explicit FileDescriptor(int number = -1) : number_(number) {}
@@ -30,7 +30,7 @@ class FileDescriptor {
   int number_;
 };
 
-// Whether a write failed for want of space: of the disk, or of what a user or a file may take.
+// True if a write failed for lack of space: on the disk, or in a user's or a file's quota.
 inline bool is_full(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
 }  // namespace muo

@@ -15,10 +15,10 @@
 namespace muo {
 namespace {
 
-// A mapping as the signal handler finds it, which can take no lock: so these are never freed, but
-// used again.
+// A mapping, as the signal handler sees it. The handler cannot lock, so entries are reused and
+// never freed.
 struct Mapping {
-  std::atomic<const std::byte*> begin = nullptr;  // null: none now; written last
+  std::atomic<const std::byte*> begin = nullptr;  // null: unused; written last
   std::size_t size = 0;
   std::string message;
   Mapping* next = nullptr;
@@ -33,7 +33,7 @@ void end_program(int /*signal*/, siginfo_t* info, void* /*context*/) {
     static_cast<void>(!::write(STDERR_FILENO, m->message.data(), m->message.size()));
     ::_exit(3);
   }
-  std::signal(SIGBUS, SIG_DFL);  // of something else: the instruction runs again, and ends it
+  std::signal(SIGBUS, SIG_DFL);  // not a mapping: the instruction faults again, by default fatally
 }
 
 class Mappings {
@@ -55,8 +55,8 @@ class Mappings {
     Mapping* const mapping = unused_.back();
     mapping->size = size;
     mapping->message = concat("muograph: error: ", printable(path.native()),
-                              ": cut short, or its disk failed, while it was read; make it whole "
-                              "again (training then goes on with --resume auto)\n");
+                              ": cut short, or its disk failed, while it was read; restore it "
+                              "(then continue training with --resume auto)\n");
     mapping->begin.store(begin, std::memory_order_release);
     unused_.pop_back();
     return mapping;

@@ -6,10 +6,10 @@
 
 namespace muo {
 
-// The first `size` bytes, at least 1, of an open file, to read; unmapped with the last copy of what
-// is returned. Null: errno says why. A file that is cut short while it is mapped, or whose disk
-// fails, ends the program where it is read (SIGBUS): with exit code 3, and on stderr a line that
-// names `path`. Threads that block SIGBUS end without that line.
+// Maps the first `size` >= 1 bytes of an open file for reading; they are unmapped with the last
+// copy of the result. Returns null on failure and sets errno. If the file is truncated or its disk
+// fails while it is mapped, the read ends the program (SIGBUS) with exit code 3 and a line on
+// stderr that names `path`; threads that block SIGBUS end it without that line.
 std::shared_ptr<const std::byte> map_file(int file, std::size_t size,
                                           const std::filesystem::path& path);
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Before functions of headers that kernels of every backend call. `constexpr` ones need it not:
-// nvcc compiles those for the device as they are.
+// Marks functions in headers that kernels of every backend call. `constexpr` functions do not need
+// it: nvcc compiles them for the device as they are.
 #ifdef __CUDACC__
 #  define MUO_HOST_DEVICE __host__ __device__
 #else

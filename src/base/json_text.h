@@ -7,12 +7,12 @@
 
 namespace muo {
 
-// The JSON of texts from outside, such as names of files, messages and samples: bytes of them that
-// are not UTF-8 become U+FFFD, where dump() of the library throws. Indented as dump() indents.
+// Serializes JSON whose strings may be file names, messages or samples: bytes that are not UTF-8
+// become U+FFFD, where the library's dump() throws. `indent` is that of dump().
 std::string json_text(const nlohmann::json& value, int indent = -1);
 std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
 
-// A path that is read back, as a list of its bytes, which need not be UTF-8.
+// A path as a list of its bytes, which need not be UTF-8, and back.
 nlohmann::json json_of_path(const std::filesystem::path& path);
 std::filesystem::path path_of_json(const nlohmann::json& bytes);
 

@@ -6,7 +6,8 @@
 
 namespace muo {
 
-// Of several; of an even number the upper of the two in the middle.
+// The median of at least one value; of an even number of values, the upper of the two in the
+// middle.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);

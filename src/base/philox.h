@@ -16,7 +16,7 @@ constexpr std::uint32_t upper_half(std::uint64_t x) { return static_cast<std::ui
 
 // Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", section 3.3):
 // four 32-bit words as a pure function of a 128-bit counter and a 64-bit key. There is no state,
-// so element i of a tensor is the same however many devices share the work. `Word` is a
+// so element i of a tensor is the same for any number of devices. `Word` is a
 // std::uint32_t or, for as many counters at once, a vector of them with the same functions
 // (kernels/host/simd.h).
 template <class Word = std::uint32_t>
@@ -37,8 +37,8 @@ constexpr std::array<Word, 4> philox(std::array<Word, 4> counter, std::uint64_t 
 // Uniform in [0, 1), 24 bits.
 constexpr float uniform_of(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
 
-// A named stream of random numbers: draw `index` depends on (seed, name, index) only. Plain data,
-// for kernels.
+// A named stream of random numbers: draw `index` depends only on (seed, name, index). Plain data,
+// so that kernels can take it by value.
 class CounterRandom {
  public:
   constexpr CounterRandom(std::uint64_t seed, std::string_view name) : key_(seed) {
@@ -46,7 +46,7 @@ class CounterRandom {
       stream_ = (stream_ ^ static_cast<std::uint8_t>(c)) * 0x100000001B3ULL;
   }
 
-  // The words of a draw, of whose index these are the halves.
+  // The words of the draw whose index has these halves.
   template <class Word>
   [[nodiscard]] constexpr std::array<Word, 4> words(Word lower, Word upper) const {
     return philox<Word>(

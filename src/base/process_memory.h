@@ -5,8 +5,8 @@
 
 namespace muo {
 
-// Bytes of this process that are in memory now (VmRSS); of them those that are no file's (RssAnon),
-// which what is mapped and read does not add to. Empty: /proc/self/status does not say.
+// Resident bytes of this process (VmRSS), and the anonymous ones among them (RssAnon), which
+// exclude mapped files. Empty if /proc/self/status lacks the number.
 [[nodiscard]] std::optional<std::int64_t> resident_memory();
 [[nodiscard]] std::optional<std::int64_t> anonymous_memory();
 

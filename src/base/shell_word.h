@@ -4,10 +4,10 @@
 
 namespace muo {
 
-// The word as a POSIX shell reads it back, quoted where it has to be.
+// The word, quoted for a POSIX shell if necessary.
 [[nodiscard]] std::string shell_word(const std::string& word);
 
-// The name by which this program was called, for commands to be typed in the same folder.
+// The name this program was invoked by, quoted, for suggested commands to run in the same folder.
 [[nodiscard]] std::string program_word();
 
 }  // namespace muo

@@ -6,12 +6,12 @@
 #include "base/dtype.h"
 #include "base/host_device.h"
 
-// An fp32 number as the bf16 that is nearest to it and the lower 16 of its own bits: 4 bytes, of
-// which a reader of bf16 needs 2. The lower bits tell whether the upper ones were rounded up, but
-// for a tie, 0x8000: then both neighbours of the bf16 are as near, and no 32 bits can hold which it
-// was, as there are more numbers that round to an even bf16 than 2^16. A tie is stored one unit in
-// the last place of fp32 nearer to the bf16 that it rounds to; every other number exactly, and NaN
-// as a NaN.
+// Splits an fp32 number into the nearest bf16 and the lower 16 of its own bits: 4 bytes, of which a
+// reader of bf16 needs 2. The lower bits show whether the upper half was rounded up, except for a
+// tie, 0x8000: both neighbours of the bf16 are equally near then, and 32 bits cannot record which
+// one it was, because more than 2^16 numbers round to an even bf16. A tie is stored one fp32 unit
+// in the last place nearer to the bf16 that it rounds to. Every other number is stored exactly, and
+// NaN as a NaN.
 namespace muo {
 
 struct SplitFloat {

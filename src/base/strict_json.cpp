@@ -22,7 +22,7 @@ bool is_nonfinite(const std::string& number) {
   return *end == '\0' && !std::isfinite(value);
 }
 
-// Outside of strings.
+// Replaces non-finite numbers outside of strings by null.
 std::string with_nulls_for_nonfinite(std::string_view text) {
   constexpr std::array<std::string_view, 3> kWords = {"NaN", "Infinity", "-Infinity"};
   std::string out;
@@ -52,7 +52,7 @@ nlohmann::json parse_strict_json(std::string_view text, std::string_view what) {
   if (const std::string_view encoding = other_encoding(text); !encoding.empty())
     throw InputError(concat(what, ": ", encoding, ", not UTF-8; ", conversion_advice(encoding)));
   constexpr int kMaxDepth = 64;
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  std::vector<std::set<std::string>> keys;  // one set for each open object
   const auto on_event = [&](int depth, json::parse_event_t event, json& value) {
     if (depth > kMaxDepth)
       throw InputError(concat(what, ": JSON nested deeper than ", kMaxDepth, " levels"));
@@ -66,7 +66,7 @@ nlohmann::json parse_strict_json(std::string_view text, std::string_view what) {
   try {
     return json::parse(text, on_event);
   } catch (const json::exception& error) {
-    const std::string_view why = error.what();  // behind "[json.exception.parse_error.101] "
+    const std::string_view why = error.what();  // after "[json.exception.parse_error.101] "
     throw InputError(concat(what, ": malformed JSON: ", why.substr(why.find("] ") + 2)));
   }
 }

@@ -5,7 +5,7 @@
 
 namespace muo {
 
-// Of an errno: "No such file or directory".
+// The text of an errno value: "No such file or directory".
 inline std::string system_error_text(int error) { return std::generic_category().message(error); }
 
 }  // namespace muo

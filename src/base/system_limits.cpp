@@ -19,18 +19,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A control group, and the directory with its files.
+// A control group and the directory with its files.
 struct Group {
   std::string name;
   fs::path directory;
 };
 
-// A mount point, which shows a hierarchy of groups from group `top` on.
+// A mount point that shows a hierarchy of groups, from group `top` down.
 struct Mount {
   std::string top, point;
 };
 
-// As /proc/self/mountinfo writes paths: a blank is "\040".
+// Decodes the paths of /proc/self/mountinfo, where a blank is "\040".
 std::string unescaped(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -45,8 +45,8 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
-// Whether `word` is one of the words that commas separate in `list`.
-bool lists(std::string_view list, std::string_view word) {
+// True if `list`, separated by commas, contains `word`.
+bool list_contains(std::string_view list, std::string_view word) {
   for (;;) {
     const std::size_t end = std::min(list.find(','), list.size());
     if (list.substr(0, end) == word) return true;
@@ -60,12 +60,13 @@ bool is_at_or_below(std::string_view group, std::string_view top) {
          (group.starts_with(top) && group.substr(top.size()).starts_with('/'));
 }
 
-bool is_there(const fs::path& path) {
+bool path_exists(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
 }
 
-// The mounts of version 1's hierarchy of `controller`; of version 2's, if that is empty.
+// The mounts of the version 1 hierarchy of `controller`, or of the version 2 hierarchy if
+// `controller` is empty.
 std::vector<Mount> mounts_of(std::string_view controller, const fs::path& root) {
   std::vector<Mount> out;
   std::ifstream in(root / "proc/self/mountinfo");
@@ -76,30 +77,31 @@ std::vector<Mount> mounts_of(std::string_view controller, const fs::path& root) 
     std::string skipped, top, point, type, source, options;
     front >> skipped >> skipped >> skipped >> top >> point;
     back >> type >> source >> options;
-    if (controller.empty() ? type == "cgroup2" : type == "cgroup" && lists(options, controller))
+    if (controller.empty() ? type == "cgroup2"
+                           : type == "cgroup" && list_contains(options, controller))
       out.push_back({.top = unescaped(top), .point = unescaped(point)});
   }
   return out;
 }
 
-// Adds group `name` of a hierarchy and its ancestors, as far as they are to be seen.
+// Adds group `name` of a hierarchy and those of its ancestors that are visible.
 void add_with_ancestors(std::string name, std::string_view controller, const fs::path& root,
                         std::vector<Group>& out) {
-  if (name.starts_with("/..")) name = "/";  // outside of what this cgroup namespace shows
+  if (name.starts_with("/..")) name = "/";  // outside of this cgroup namespace
   std::vector<Mount> mounts = mounts_of(controller, root);
   std::erase_if(mounts, [&](const Mount& mount) { return !is_at_or_below(name, mount.top); });
-  // The usual place, where /proc does not tell, names what another mount hides, or where some
-  // containers see their own group under another name.
+  // The usual mount point as a fallback: for a mount that another one hides, and for containers
+  // that see their own group under another name.
   mounts.push_back(
       {.top = "/",
        .point = controller.empty() ? "/sys/fs/cgroup" : concat("/sys/fs/cgroup/", controller)});
   for (const Mount& mount : mounts) {
     const std::string point = (root / fs::path(mount.point).relative_path()).string();
-    if (!is_there(point)) continue;
+    if (!path_exists(point)) continue;
     std::string below = mount.top == "/" ? name : name.substr(mount.top.size());
     if (below == "/") below.clear();
     for (;;) {
-      if (is_there(point + below)) out.push_back({.name = name, .directory = point + below});
+      if (path_exists(point + below)) out.push_back({.name = name, .directory = point + below});
       if (below.empty()) return;
       below.resize(below.rfind('/'));
       name.resize(std::max<std::size_t>(1, name.rfind('/')));
@@ -107,8 +109,8 @@ void add_with_ancestors(std::string name, std::string_view controller, const fs:
   }
 }
 
-// The groups whose limits of what `controller` controls hold for this process. Both versions' where
-// the system has both.
+// The cgroups whose limits on `controller` apply to this process; those of cgroup v1 and v2 if the
+// system has both.
 std::vector<Group> groups_of(std::string_view controller, const fs::path& root) {
   std::vector<Group> out;
   std::ifstream in(root / "proc/self/cgroup");
@@ -117,14 +119,14 @@ std::vector<Group> groups_of(std::string_view controller, const fs::path& root) 
     const std::size_t second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (controllers.empty() || lists(controllers, controller))
+    if (controllers.empty() || list_contains(controllers, controller))
       add_with_ancestors(line.substr(second + 1), controllers.empty() ? "" : controller, root, out);
   }
   return out;
 }
 
-// Limits of the process itself: their names in /proc/self/limits, what counts against them in
-// /proc/self/status (in kB), and what people call them.
+// Limits of the process itself: their names in /proc/self/limits, the usage that counts against
+// them in /proc/self/status (in kB), and their names in messages.
 struct OwnLimit {
   const char *name, *used, *text;
 };
@@ -132,8 +134,8 @@ constexpr std::array kOwnLimits = {
     OwnLimit{"Max address space ", "VmSize:", "limit of the address space, ulimit -v"},
     OwnLimit{"Max data size ", "VmData:", "limit of the data segment, ulimit -d"}};
 
-// Bytes that the limit leaves. Empty: there is none.
-std::optional<std::int64_t> left_of(const OwnLimit& own, const fs::path& root) {
+// Bytes that the limit leaves. Empty if it is not set.
+std::optional<std::int64_t> remaining_of(const OwnLimit& own, const fs::path& root) {
   const auto limit = number_in_file(root / "proc/self/limits", own.name);
   const auto used = number_in_file(root / "proc/self/status", own.used);
   if (!limit || !used) return std::nullopt;
@@ -141,7 +143,7 @@ std::optional<std::int64_t> left_of(const OwnLimit& own, const fs::path& root) {
 }
 
 std::int64_t stack_of_a_thread(const fs::path& root) {
-  constexpr std::int64_t kUsual = std::int64_t{8} << 20;  // where it is not limited, less
+  constexpr std::int64_t kUsual = std::int64_t{8} << 20;  // an upper bound if it is unlimited
   return number_in_file(root / "proc/self/limits", "Max stack size ").value_or(kUsual);
 }
 
@@ -162,7 +164,7 @@ AvailableMemory available_memory(int processes, int threads, const fs::path& roo
   struct Files {
     const char *limit, *used, *reclaimable;
   };
-  // memory.high counts, too: decision throttling-is-a-limit.
+  // memory.high counts as a limit (decision throttling-is-a-limit).
   constexpr std::array kFiles = {
       Files{"memory.max", "memory.current", "inactive_file "},
       Files{"memory.high", "memory.current", "inactive_file "},
@@ -185,7 +187,7 @@ AvailableMemory available_memory(int processes, int threads, const fs::path& roo
     }
   out.bytes /= processes;
   for (const OwnLimit& own : kOwnLimits)
-    if (const auto left = left_of(own, root))
+    if (const auto left = remaining_of(own, root))
       take(*left - threads * stack_of_a_thread(root), own.text);
   return out;
 }
@@ -193,7 +195,7 @@ AvailableMemory available_memory(int processes, int threads, const fs::path& roo
 void share_heap_if_limited() {
 #ifdef __GLIBC__
   // NOLINTNEXTLINE(concurrency-mt-unsafe): there are no other threads
-  if (left_of(kOwnLimits.front(), "/")) mallopt(M_ARENA_MAX, 1);
+  if (remaining_of(kOwnLimits.front(), "/")) mallopt(M_ARENA_MAX, 1);
 #endif
 }
 
@@ -225,7 +227,7 @@ std::string refused_thread_text(const fs::path& root) {
   }
   const fs::path limits = root / "proc/self/limits";
   for (const OwnLimit& own : kOwnLimits)
-    if (const auto left = left_of(own, root);
+    if (const auto left = remaining_of(own, root);
         which.empty() && left && *left < stack_of_a_thread(root))
       which = concat("its stack does not fit into the ", own.text, " (",
                      *number_in_file(limits, own.name), " bytes)");
@@ -233,7 +235,7 @@ std::string refused_thread_text(const fs::path& root) {
     which =
         concat("this user has a limit of ", *processes, " for processes and threads (ulimit -u)");
   if (which.empty())
-    which = "the machine has as many as it can (kernel.threads-max, kernel.pid_max, its memory)";
+    which = "the machine's limit is reached (kernel.threads-max, kernel.pid_max, or memory)";
   return concat("the system refuses a further thread: ", which,
                 ": raise that, or give fewer --devices");
 }

@@ -6,41 +6,40 @@
 #include <string>
 #include <string_view>
 
-// The limits of this process, read from the files of /proc and of control groups (cgroups(7),
-// versions 1 and 2). A limit holds for a group and all below it, so that the tightest of this
-// process' group and its ancestors counts. `root` is where the files are looked for (tests).
+// The limits of this process, read from /proc and from control groups (cgroups(7), versions 1 and
+// 2). A limit holds for a group and all its descendants, so the tightest of this process' group and
+// its ancestors counts. `root` is the directory that contains those files (tests use another one).
 namespace muo {
 
 struct AvailableMemory {
   std::int64_t bytes = 0;
-  // " (limit of the cgroup /user.slice)", to stand behind the number; empty: the machine's memory.
+  // " (limit of the cgroup /user.slice)", to print after the number; empty: the machine's memory.
   std::string limit = {};
 };
 
-// Bytes that this process may take from now on. What the machine has without swapping, and what
-// control groups leave, it shares with the other `processes` of a run. What its own limits of
-// address space and data (RLIMIT_AS, RLIMIT_DATA) leave is all its own, but for the stacks of so
-// many `threads` that it will start, which count as a whole there.
+// Bytes that this process may still allocate. The machine's memory available without swapping, and
+// what control groups leave, is divided among the run's `processes`. What the process' own limits
+// of address space and data (RLIMIT_AS, RLIMIT_DATA) leave is not divided, but the full stacks of
+// `threads` threads yet to be started are subtracted from it.
 [[nodiscard]] AvailableMemory available_memory(int processes = 1, int threads = 0,
                                                const std::filesystem::path& root = "/");
 
-// Where the address space is limited, all threads share one heap from now on (decision
-// one-heap-under-a-limit). To be called before there are other threads.
+// If the address space is limited, makes all threads share one heap (decision
+// one-heap-under-a-limit). Call it before other threads exist.
 void share_heap_if_limited();
 
 struct CpuQuota {
   int cores = 1;
   std::string group = {};  // "/user.slice"
 };
-// The CPU time that control groups grant in each period, in cores, rounded to the nearest number
-// from 1 on, as GNU nproc does. Empty: they set no limit.
+// The CPU time that control groups grant per period, in cores, rounded to the nearest number >= 1,
+// as in GNU nproc. Empty if they set no limit.
 [[nodiscard]] std::optional<CpuQuota> cpu_quota(const std::filesystem::path& root = "/");
 
-// Why the system has refused a thread or a process, by limits that are reached, and what to do.
+// Explains which limit made the system refuse a thread or a process, and what to do.
 [[nodiscard]] std::string refused_thread_text(const std::filesystem::path& root = "/");
 
-// The number right behind `key` in the first line of a file that begins with it. Empty: there is
-// none.
+// The number directly after `key` in the first line that begins with it. Empty if there is none.
 [[nodiscard]] std::optional<std::int64_t> number_in_file(const std::filesystem::path& file,
                                                          std::string_view key = "");
 

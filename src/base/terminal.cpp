@@ -37,7 +37,7 @@ bool is_warning(std::string_view text) {
   return text.starts_with("warning:");
 }
 
-// By the first of these that is set, as C's library has it.
+// The first of these that is set decides, as in the C library.
 bool locale_is_utf8() {
   for (const char* const name : {"LC_ALL", "LC_CTYPE", "LANG"})
     if (const std::string_view value = environment(name); !value.empty())
@@ -48,13 +48,13 @@ bool locale_is_utf8() {
 int columns_of(int fd) {
   if (fd < 0 || isatty(fd) == 0 || environment("TERM") == "dumb") return 0;
   winsize size{};
-  // mpirun gives its processes a terminal of no size, also where it writes to a file.
+  // mpirun gives its processes a terminal of size 0, even if it writes to a file.
   const bool by_mpirun = !environment("OMPI_COMM_WORLD_SIZE").empty();
   if (by_mpirun && (ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)) return 0;
   return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// Of letters that take one column each.
+// The first `columns` characters of UTF-8 text, assuming one column per character.
 std::string_view first_columns(std::string_view text, int columns) {
   std::size_t end = 0;
   for (; end < text.size(); ++end)
@@ -99,7 +99,7 @@ std::string printable(std::string_view text) {
     for (; at < bad; ++at) {
       if ((byte(at) < 0x20 && text[at] != '\n' && text[at] != '\t') || byte(at) == 0x7F)
         out[at] = '?';
-      // U+0080 to U+009F: terminals obey those, too.
+      // U+0080 to U+009F: terminals interpret these control characters, too.
       if (byte(at) == 0xC2 && byte(at + 1) < 0xA0) out[at] = out[at + 1] = '?';
     }
     if (bad < text.size()) out[bad] = '?';
@@ -128,7 +128,7 @@ Waiting::Waiting(const char* what) {
 
 Terminal::Terminal(int fd, std::optional<int> columns)
     : fd_(fd),
-      follows_(!columns),
+      follows_width_(!columns),
       columns_(columns.value_or(columns_of(fd))),
       unicode_(locale_is_utf8()) {}
 
@@ -138,11 +138,11 @@ void Terminal::progress(std::string_view text, bool urgent, Clock::time_point no
   if (!urgent && shown_ && now - *shown_ < pause) return;
   shown_ = now;
   if (live) {
-    if (follows_) columns_ = std::max(2, columns_of(fd_));
+    if (follows_width_) columns_ = std::max(2, columns_of(fd_));
     std::string cut;
     for (std::size_t at = 0; at <= text.size();) {
       const std::size_t end = std::min(text.find('\n', at), text.size());
-      // One column stays free: a full line would wrap, and then not be overwritten.
+      // One column stays free: a full line would wrap, and erasing would then miss a line.
       cut += (at == 0 ? "" : "\n");
       cut += first_columns(text.substr(at, end - at), columns_ - 1);
       at = end + 1;

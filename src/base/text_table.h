@@ -6,7 +6,8 @@
 
 namespace muo {
 
-// Columns as wide as their widest cell; the first is text, the others are numbers.
+// A table with columns as wide as their widest cell: the first one, of text, is left-aligned, the
+// others, of numbers, right-aligned.
 class Table {
  public:
   explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
@@ -20,6 +21,6 @@ class Table {
 std::string grouped(std::int64_t number);   // 1,234,567
 std::string size_text(std::int64_t bytes);  // 1.50 MiB
 std::string flop_text(double flops);        // 5.03 GFLOP
-std::string percent_text(double share);     // 12.5%, of 0.125
+std::string percent_text(double share);     // "12.5%" for 0.125
 
 }  // namespace muo

@@ -27,7 +27,7 @@ void take_signals_on_own_thread(std::function<void()> then) {
   block_signals_from_outside();
   const auto take = [at_start, then = std::move(then)] {
     for (;;) {
-      ::sigsuspend(&at_start);  // NOLINT(concurrency-mt-unsafe): elsewhere than on Linux
+      ::sigsuspend(&at_start);  // NOLINT(concurrency-mt-unsafe): safe on Linux
       if (then) then();
     }
   };
@@ -37,7 +37,7 @@ void take_signals_on_own_thread(std::function<void()> then) {
 void block_signals_from_outside() {
   sigset_t from_outside;
   sigfillset(&from_outside);
-  // The last two: where they are blocked, reading from the terminal fails instead of waiting.
+  // The last two stay unblocked: otherwise reading from the terminal fails instead of waiting.
   for (const int own :
        {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGTTIN, SIGTTOU})
     sigdelset(&from_outside, own);

@@ -12,17 +12,17 @@
 
 namespace muo {
 
-// Cores that this process may use, at least 1: those that it may run on, and no more than the time
-// that control groups grant it (cpu_quota()).
+// The number of cores that this process may use, at least 1: the size of its affinity mask, limited
+// by the CPU time that control groups grant (cpu_quota()).
 int usable_cores();
 
-// The system has refused a thread: by which limit, and what to do.
+// The system refused a thread: the text names the limit and what to do.
 class ThreadRefused : public Error {
  public:
   using Error::Error;
 };
 
-// A thread, std::thread or std::jthread, made of these arguments. Throws ThreadRefused.
+// Constructs a std::thread or std::jthread from these arguments. Throws ThreadRefused.
 template <class Thread = std::thread, class... Arguments>
 Thread start_thread(Arguments&&... arguments) {
   try {
@@ -32,25 +32,26 @@ Thread start_thread(Arguments&&... arguments) {
   }
 }
 
-// From here on a thread that does nothing else runs the handlers of signals from outside; this one
-// and those that it starts have them blocked: oneDNN's products point the stack pointer into their
-// workspace, where a handler's frame would overwrite the heap. What a thread brings upon itself (a
-// fault, a closed pipe, the terminal of another job) it takes itself, but for SIGXFSZ: a file that
-// may not grow is an error of the write, EFBIG. After handlers have run that thread calls `then`,
-// which may do what no handler may; signals wait meanwhile. Call it once, before there are other
-// threads. Throws as start_thread().
+// Starts a thread that only runs the handlers of asynchronous signals; the calling thread, and
+// those that it starts, have these blocked. This is necessary because oneDNN's matrix products
+// point the stack pointer into their workspace, where a handler's frame would overwrite the heap.
+// Signals that a thread causes itself (a fault, a closed pipe, terminal access from the background)
+// are still delivered to it, except for SIGXFSZ: exceeding the file size limit is an error of the
+// write, EFBIG. After handlers have run, the signal thread calls `then`, which is not restricted to
+// async-signal-safe functions; signals wait meanwhile. Call this once, before other threads exist.
+// Throws like start_thread().
 void take_signals_on_own_thread(std::function<void()> then = {});
 
-// In the calling thread and those that it starts.
+// Blocks asynchronous signals in the calling thread and in those that it starts.
 void block_signals_from_outside();
 
-// Calls work(i) for each i below `count`, on so many threads, the smallest i first; returns when
-// all are done. Throws what the smallest i threw, which is the same on every run; larger ones may
-// be left out. Throws as start_thread() as well.
+// Calls work(i) for each i < `count` on `threads` threads, in ascending order of i, and returns
+// when all calls are done. If calls throw, rethrows the exception of the smallest i, which is the
+// same on every run; later ones may be skipped. Also throws like start_thread().
 void parallel_for(int threads, std::size_t count, const std::function<void(std::size_t)>& work);
 
-// Time that the calling thread itself has run: unlike the clock on the wall, it hardly depends on
-// what else the machine does.
+// CPU time of the calling thread in seconds: unlike wall-clock time, it hardly depends on the
+// machine's other load.
 inline double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

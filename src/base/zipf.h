@@ -5,8 +5,8 @@
 
 namespace muo {
 
-// A token as often as text has it, by Zipf's law: token k with probability ln((k + 2) / (k + 1)) /
-// ln(vocab + 1), from a draw that is uniform in [0, 1).
+// A token with the frequency that it has in text by Zipf's law: token k with probability ln((k + 2)
+// / (k + 1)) / ln(vocab + 1). `uniform` is a draw that is uniform in [0, 1).
 inline std::int32_t zipf_token(float uniform, std::int64_t vocab) {
   return static_cast<std::int32_t>(
              std::pow(static_cast<double>(vocab + 1), static_cast<double>(uniform))) -

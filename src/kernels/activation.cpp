@@ -15,7 +15,7 @@ void relu_squared(Stream& stream, const ReluSquaredArgs& args) {
   ArgumentCheck check("relu_squared");
   check.fp32_or_bf16("x", args.x);
   check.tensor("y", args.y, args.x.shape, args.x.dtype);
-  check.same_or_apart("y", args.y, "x", args.x);
+  check.same_or_no_overlap("y", args.y, "x", args.x);
   forward.submit(stream, args, {.writes = {args.y}, .reads = {args.x}});
 }
 
@@ -24,8 +24,8 @@ void relu_squared_backward(Stream& stream, const ReluSquaredBackwardArgs& args) 
   check.fp32_or_bf16("y", args.y);
   check.tensor("dx", args.dx, args.y.shape, args.y.dtype);
   check.tensor("dy", args.dy, args.y.shape, args.y.dtype);
-  check.same_or_apart("dx", args.dx, "dy", args.dy);
-  check.apart("dx", args.dx, "y", args.y);
+  check.same_or_no_overlap("dx", args.dx, "dy", args.dy);
+  check.no_overlap("dx", args.dx, "y", args.y);
   backward.submit(stream, args, {.writes = {args.dx}, .reads = {args.dy, args.y}});
 }
 

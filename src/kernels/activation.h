@@ -5,17 +5,17 @@
 
 namespace muo {
 
-// y = max(x, 0)^2 (So et al. 2021, "Primer"). y may be x. Here and below tensors are fp32 or bf16,
-// all the same.
+// y = max(x, 0)^2 (So et al. 2021, "Primer"). y may be x. In this file all tensors of an operation
+// have one dtype, fp32 or bf16.
 struct ReluSquaredArgs {
   Tensor y;  // any shape, out
   Tensor x;
 };
 void relu_squared(Stream& stream, const ReluSquaredArgs& args);
 
-// dx = 2 max(x, 0) dy, of y = max(x, 0)^2: x itself need not be kept. The root of a rounded square,
-// rounded, is the number that was squared, so nothing is lost where y is neither denormal
-// (max(x, 0) below 1.1e-19) nor infinite (from 1.9e19). dx may be dy.
+// dx = 2 max(x, 0) dy, computed from y = max(x, 0)^2, so that x need not be kept. The rounded root
+// of a rounded square is the number that was squared, so the result is exact unless y is denormal
+// (max(x, 0) below 1.1e-19) or infinite (from 1.9e19). dx may be dy.
 struct ReluSquaredBackwardArgs {
   Tensor dx;  // out
   Tensor dy;

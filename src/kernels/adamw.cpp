@@ -16,8 +16,9 @@ void adamw(Stream& stream, const AdamwArgs& args) {
   check.fp32_or_bf16("m", args.m, args.weight.shape);
   check.tensor("v", args.v, args.weight.shape, args.m.dtype);
   check.fp32_or_bf16("grad", args.grad, args.weight.shape);
-  check.apart("weight", args.weight, "grad", args.grad);
-  check.that(!args.rounding || args.m.dtype == DType::kBF16, "rounds moments of fp32");
+  check.no_overlap("weight", args.weight, "grad", args.grad);
+  check.that(!args.rounding || args.m.dtype == DType::kBF16,
+             "rounding is given, but moments are fp32");
   check.update_squares(args.squares, args.weight.numel());
   check.that(0 <= args.group && args.group < kMaxAdamGroups, "group is out of range");
   const bool split = args.weight.dtype == DType::kU16;

@@ -7,9 +7,8 @@
 
 namespace muo {
 
-// y[i] <- the column among [0, vocab) at which x[i] is largest, of equal ones the first. What is
-// not a number is not chosen; of a row without any number it is column 0. The same bits on every
-// backend.
+// y[i] <- the column in [0, vocab) at which x[i] is largest, the first one in case of a tie. NaNs
+// are never chosen; a row of NaNs only gives column 0. All backends return the same result.
 struct ArgmaxArgs {
   Tensor y;  // (n) int32, out
   Tensor x;  // (n, padded vocab) fp32 or bf16

@@ -45,7 +45,7 @@ void ArgumentCheck::fp32_or_bf16(std::string_view name, const Tensor& t, std::si
 
 void ArgumentCheck::count(std::string_view name, const Tensor& t, std::int64_t n, DType dtype) {
   any_shape(name, t, dtype);
-  MUO_CHECK(t.numel() == n, operation_, ": ", name, " has ", t.numel(), " of ", n, " elements");
+  MUO_CHECK(t.numel() == n, operation_, ": ", name, " has ", t.numel(), " elements, expected ", n);
 }
 
 void ArgumentCheck::fp32_or_bf16_count(std::string_view name, const Tensor& t, std::int64_t n) {
@@ -70,30 +70,30 @@ void ArgumentCheck::update_squares(const Tensor& squares, std::int64_t n) {
   if (!squares) return;
   rank("squares", squares, 3, "(pieces, parts, 3)", DType::kF64);
   const std::int64_t pieces = squares.shape[0];
-  MUO_CHECK(pieces > 0 && n % pieces == 0, operation_, ": ", n, " elements in ", pieces,
-            " equal pieces");
+  MUO_CHECK(pieces > 0 && n % pieces == 0, operation_, ": ", n, " elements do not divide into ",
+            pieces, " equal pieces");
   tensor("squares", squares, {pieces, commit_parts(n / pieces), kUpdateSquares}, DType::kF64);
 }
 
-void ArgumentCheck::apart(std::string_view name, const Tensor& t, std::string_view other_name,
-                          const Tensor& other) const {
+void ArgumentCheck::no_overlap(std::string_view name, const Tensor& t, std::string_view other_name,
+                               const Tensor& other) const {
   MUO_CHECK(!overlap(t, other), operation_, ": ", name, " overlaps ", other_name);
 }
 
-void ArgumentCheck::apart(std::initializer_list<Named> outputs,
-                          std::initializer_list<Named> inputs) const {
+void ArgumentCheck::no_overlap(std::initializer_list<Named> outputs,
+                               std::initializer_list<Named> inputs) const {
   for (const Named& out : outputs) {
     for (const Named& in : inputs)
-      apart(out.name, out.tensor, in.name, in.tensor);
+      no_overlap(out.name, out.tensor, in.name, in.tensor);
     for (const Named& other : outputs)
-      if (&other != &out) apart(out.name, out.tensor, other.name, other.tensor);
+      if (&other != &out) no_overlap(out.name, out.tensor, other.name, other.tensor);
   }
 }
 
-void ArgumentCheck::same_or_apart(std::string_view name, const Tensor& t,
-                                  std::string_view other_name, const Tensor& other) const {
+void ArgumentCheck::same_or_no_overlap(std::string_view name, const Tensor& t,
+                                       std::string_view other_name, const Tensor& other) const {
   MUO_CHECK(t.data == other.data || !overlap(t, other), operation_, ": ", name, " overlaps ",
-            other_name, " without being the same");
+            other_name, ", but begins at another address");
 }
 
 void ArgumentCheck::that(bool condition, std::string_view what) const {

@@ -8,52 +8,52 @@
 
 namespace muo {
 
-// What the front of an operation checks before it submits: each failure is an Error that names the
-// operation, the argument, what it is and what it should be. All tensors of an operation are on
-// one device.
+// Checks the arguments of an operation before it is submitted. Each failure throws an Error that
+// names the operation, the argument, its value and the expected value. All tensors of an operation
+// must be on one device. A tensor passes as given if it has memory or no elements.
 class ArgumentCheck {
  public:
   explicit ArgumentCheck(std::string_view operation) : operation_(operation) {}
 
-  // Given (unless it has no elements), of this dtype and shape.
+  // Given, with this dtype and shape.
   void tensor(std::string_view name, const Tensor& t, const Shape& shape,
               DType dtype = DType::kF32);
-  // Given, fp32 or bf16, of any shape, of this one, or of this rank as below.
+  // Given, fp32 or bf16; any shape, this shape, or this rank (`meaning` as in rank()).
   void fp32_or_bf16(std::string_view name, const Tensor& t);
   void fp32_or_bf16(std::string_view name, const Tensor& t, const Shape& shape);
   void fp32_or_bf16(std::string_view name, const Tensor& t, std::size_t rank,
                     std::string_view meaning);
-  // Given, of this dtype and rank; `meaning` is the shape in letters, e.g. "(n, c)".
+  // Given, with this dtype and rank; `meaning` is the shape in letters, e.g. "(n, c)".
   void rank(std::string_view name, const Tensor& t, std::size_t rank, std::string_view meaning,
             DType dtype = DType::kF32);
-  // Given, of this dtype, any shape.
+  // Given, with this dtype and any shape.
   void any_shape(std::string_view name, const Tensor& t, DType dtype = DType::kF32);
-  // Given, of this many elements.
+  // Given, with this number of elements.
   void count(std::string_view name, const Tensor& t, std::int64_t n, DType dtype = DType::kF32);
   void fp32_or_bf16_count(std::string_view name, const Tensor& t, std::int64_t n);
-  // Given, of bytes that hold a T.
+  // Given, with bytes that hold a T.
   template <class T>
   void holds(std::string_view name, const Tensor& t) {
     any_shape(name, t, DType::kBytes);
     static_cast<void>(t.as_struct<T>());
   }
-  // A master of any shape, fp32 or, split between it and the replica, uint16; its bf16 replica,
-  // which may be absent where the master is fp32.
+  // A master weight of any shape and its bf16 replica of the same shape: an fp32 master, whose
+  // replica may be absent, or a split master, whose uint16 lower half is `weight`.
   void master(const Tensor& weight, const Tensor& replica);
-  // Absent, or what a commit of `n` elements leaves of their squares (update_squares.h).
+  // Absent, or shaped for the squares of a commit of `n` elements (update_squares.h).
   void update_squares(const Tensor& squares, std::int64_t n);
-  // No byte in common.
-  void apart(std::string_view name, const Tensor& t, std::string_view other_name,
-             const Tensor& other) const;
-  // The same for each output and all inputs and other outputs.
+  // The tensors share no byte.
+  void no_overlap(std::string_view name, const Tensor& t, std::string_view other_name,
+                  const Tensor& other) const;
+  // No output shares a byte with an input or with another output.
   struct Named {
     std::string_view name;
     Tensor tensor;
   };
-  void apart(std::initializer_list<Named> outputs, std::initializer_list<Named> inputs) const;
-  // The same memory, or no byte in common.
-  void same_or_apart(std::string_view name, const Tensor& t, std::string_view other_name,
-                     const Tensor& other) const;
+  void no_overlap(std::initializer_list<Named> outputs, std::initializer_list<Named> inputs) const;
+  // The tensors begin at the same address or share no byte.
+  void same_or_no_overlap(std::string_view name, const Tensor& t, std::string_view other_name,
+                          const Tensor& other) const;
   void that(bool condition, std::string_view what) const;
 
  private:

@@ -15,8 +15,8 @@
 namespace muo {
 namespace {
 
-// `products` of matrices, each 2 h FLOPs for every pair of query and key that the window lets
-// through: an upper bound where there are documents, whose borders are data.
+// The cost of `products` matrix products, each with 2 h FLOPs for every pair of query and key
+// within the window: an upper bound if there are documents, as their boundaries are data.
 template <class Args>
 Cost cost(const Args& args, int products) {
   const Shape& q = args.q.shape;
@@ -32,26 +32,26 @@ Cost cost(const Args& args, int products) {
 
 Operation<AttentionArgs> forward_operation(
     "attention", +[](const AttentionArgs& args) { return cost(args, 2); });
-Operation<AttentionBackwardArgs> backward_operation(  // scores are computed again
+Operation<AttentionBackwardArgs> backward_operation(  // includes recomputing the scores
     "attention_backward", +[](const AttentionBackwardArgs& args) { return cost(args, 5); });
 
 constexpr std::int64_t kMaxHead = 256;
 
 AttentionBackend device;  // constant-initialised: libraries may register at any time
 
-// Whether these compute gradients where bits need not be the same every time.
-bool computes_in_any_order(AttentionSize size, AttentionChoice::Kernels kernels) {
+// True if these kernels are chosen for gradients when size.method.deterministic is false.
+bool chooses_in_any_order(AttentionSize size, AttentionChoice::Kernels kernels) {
   size.method.deterministic = false;
   return device.choose != nullptr &&
          device.choose(size, AttentionDirection::kBackward).kernels == kernels;
 }
 
-// Of the device; 0 if there is none.
+// The device's scratch in fp32 elements; 0 if there is no device.
 std::int64_t device_workspace(const AttentionSize& size, AttentionDirection direction) {
   return device.choose == nullptr ? 0 : device.choose(size, direction).workspace;
 }
 
-// What both directions share: q, k, v, out, lse, workspace and window.
+// Checks the arguments that both directions share.
 template <class Args>
 void check_common(ArgumentCheck& check, const Stream& stream, const Args& args,
                   AttentionDirection direction) {
@@ -82,11 +82,11 @@ void check_common(ArgumentCheck& check, const Stream& stream, const Args& args,
                     " (attention_workspace)"));
 }
 
-bool kernels_take_rotary(const Stream& stream, const AttentionBackwardArgs& args) {
+bool kernels_fuse_rotary(const Stream& stream, const AttentionBackwardArgs& args) {
   const AttentionAlignment alignment = alignment_of(args);
   if (stream.is_host() || !alignment.tensors || !alignment.workspace) return false;
   const AttentionSize size = attention_size_of(args);
-  return take_rotary(device.choose(size, AttentionDirection::kBackward).kernels, size.h);
+  return fuses_rotary(device.choose(size, AttentionDirection::kBackward).kernels, size.h);
 }
 
 }  // namespace
@@ -108,11 +108,11 @@ std::string describe_attention(const AttentionSize& size) {
   return describe(forward, &backward);
 }
 
-bool attention_gains_by_any_order(AttentionSize size) {
-  return computes_in_any_order(size, AttentionChoice::Kernels::kLibrary);
+bool attention_is_faster_in_any_order(AttentionSize size) {
+  return chooses_in_any_order(size, AttentionChoice::Kernels::kLibrary);
 }
-bool attention_is_by_warpgroups(AttentionSize size) {
-  return computes_in_any_order(size, AttentionChoice::Kernels::kWarpgroups);
+bool attention_uses_warpgroups(AttentionSize size) {
+  return chooses_in_any_order(size, AttentionChoice::Kernels::kWarpgroups);
 }
 
 AttentionKernels attention_kernels_of_environment() {
@@ -132,8 +132,8 @@ AttentionBackend register_attention_backend(const AttentionBackend& backend) {
 void attention(Stream& stream, const AttentionArgs& args) {
   ArgumentCheck check("attention");
   check_common(check, stream, args, AttentionDirection::kForward);
-  check.apart({{"out", args.out}, {"lse", args.lse}, {"workspace", args.workspace}},
-              {{"q", args.q}, {"k", args.k}, {"v", args.v}, {"starts", args.starts}});
+  check.no_overlap({{"out", args.out}, {"lse", args.lse}, {"workspace", args.workspace}},
+                   {{"q", args.q}, {"k", args.k}, {"v", args.v}, {"starts", args.starts}});
   forward_operation.submit(stream, args,
                            {.writes = {args.out, args.lse, args.workspace},
                             .reads = {args.q, args.k, args.v, args.starts}});
@@ -146,16 +146,17 @@ void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
   check.tensor("dq", args.dq, args.q.shape, args.q.dtype);
   check.tensor("dk", args.dk, args.k.shape, args.q.dtype);
   check.tensor("dv", args.dv, args.k.shape, args.q.dtype);
-  check.apart({{"dq", args.dq}, {"dk", args.dk}, {"dv", args.dv}, {"workspace", args.workspace}},
-              {{"dout", args.dout},
-               {"out", args.out},
-               {"lse", args.lse},
-               {"q", args.q},
-               {"k", args.k},
-               {"v", args.v},
-               {"starts", args.starts}});
+  check.no_overlap(
+      {{"dq", args.dq}, {"dk", args.dk}, {"dv", args.dv}, {"workspace", args.workspace}},
+      {{"dout", args.dout},
+       {"out", args.out},
+       {"lse", args.lse},
+       {"q", args.q},
+       {"k", args.k},
+       {"v", args.v},
+       {"starts", args.starts}});
   const AttentionRotary& rotary = args.rotary;
-  const auto through_rotary = [&](const Tensor& dx, const Tensor& y, const Tensor& rstd) {
+  const auto rotary_pass = [&](const Tensor& dx, const Tensor& y, const Tensor& rstd) {
     return RotaryNormBackwardArgs{.dx = dx,
                                   .y = y,
                                   .rstd = rstd,
@@ -163,17 +164,17 @@ void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
                                   .sin = rotary.sin,
                                   .scale = rotary.scale};
   };
-  const std::array passes = {through_rotary(args.dq, args.q, rotary.q_rstd),
-                             through_rotary(args.dk, args.k, rotary.k_rstd)};
+  const std::array passes = {rotary_pass(args.dq, args.q, rotary.q_rstd),
+                             rotary_pass(args.dk, args.k, rotary.k_rstd)};
   if (rotary.cos) std::ranges::for_each(passes, check_arguments);
-  const bool apart = rotary.cos && !kernels_take_rotary(stream, args);
+  const bool unfused = rotary.cos && !kernels_fuse_rotary(stream, args);
   AttentionBackwardArgs submitted = args;
-  if (apart) submitted.rotary = {};
+  if (unfused) submitted.rotary = {};
   backward_operation.submit(
       stream, submitted,
       {.writes = {args.dq, args.dk, args.dv, args.workspace},
        .reads = {args.dout, args.out, args.lse, args.q, args.k, args.v, args.starts}});
-  if (apart)
+  if (unfused)
     for (const RotaryNormBackwardArgs& pass : passes)
       rotary_norm_backward(stream, pass);
 }

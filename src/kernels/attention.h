@@ -10,38 +10,40 @@
 namespace muo {
 
 // Causal attention with a left window: key j is visible to query i iff 0 <= i - j <= window
-// (window + 1 keys, the convention of flash-attention) and, where `starts` is given, j >=
-// starts[i]: then i sees its own document only. Query head a uses key-value head a / (heads /
-// kv_heads). Softmax in fp32. Computed block by block with a running maximum, so that no t x t
+// (window + 1 keys, the convention of flash-attention) and, if `starts` is given, j >= starts[i],
+// which restricts i to its own document. Query head a uses key-value head a / (heads / kv_heads).
+// The softmax is in fp32. It is computed block by block with a running maximum, so that no t x t
 // matrix exists (Dao 2023, "FlashAttention-2").
 struct AttentionArgs {
   Tensor out;          // (b, t, heads, h) out
-  Tensor lse;          // (b, heads, t) out, fp32: ln of the sum of e^(scaled scores), as below
+  Tensor lse;          // (b, heads, t) out, fp32: ln of the sum of e^(scaled scores)
   Tensor q;            // (b, t, heads, h)
   Tensor k;            // (b, t, kv_heads, h)
   Tensor v;            // (b, t, kv_heads, h)
   Tensor workspace;    // (attention_workspace(...) or more) fp32, scratch
-  Tensor starts = {};  // (b, t) int32: 0 <= starts[i] <= i, never falling in a row (documents.h)
+  Tensor starts = {};  // (b, t) int32: 0 <= starts[i] <= i, non-decreasing in a row (documents.h)
   std::int64_t window = 0;
   float scale = 1.0F;           // multiplies q k^T, usually 1 / sqrt(h)
-  AttentionMethod method = {};  // of devices
+  AttentionMethod method = {};  // ignored on the host
 };
 void attention(Stream& stream, const AttentionArgs& args);
 
-// What rotary_norm (kernels/rotary.h) did to make q and k, at first_position 0 and one scale.
+// The tables, scale and saved rstd of the rotary_norm (kernels/rotary.h) that made q and k, with
+// first_position 0 and the same scale for both.
 struct AttentionRotary {
   Tensor q_rstd;  // (b, t, heads) fp32
   Tensor k_rstd;  // (b, t, kv_heads) fp32
-  Tensor cos;     // (at least t, h/2), as q
+  Tensor cos;     // (at least t, h/2), q's dtype
   Tensor sin;
   float scale = 1.0F;
 };
 
 // Overwrites dq, dk, dv. With grouped queries dk and dv sum over the heads of a group, in head
-// order. Probabilities are recomputed from lse. All but lse and workspace are fp32 or bf16, all the
-// same; in bf16 the probabilities and the gradients of the scores are rounded before they enter
-// products. Where `rotary` is given, dq and dk are gradients of what rotary_norm read: by
-// rotary_norm_backward, from gradients that it finds rounded or, in kernels of warpgroups, not.
+// order. Probabilities are recomputed from lse. All tensors but lse and workspace have one dtype,
+// fp32 or bf16; in bf16 the probabilities and the gradients of the scores are rounded before they
+// enter products. If `rotary` is given, dq and dk are the gradients of rotary_norm's input, as
+// rotary_norm_backward computes them: from rounded gradients, or, in warpgroup kernels, from
+// unrounded ones.
 struct AttentionBackwardArgs {
   Tensor dq;    // (b, t, heads, h) out
   Tensor dk;    // (b, t, kv_heads, h) out
@@ -53,15 +55,15 @@ struct AttentionBackwardArgs {
   Tensor k;
   Tensor v;
   Tensor workspace;    // (attention_workspace(...) or more) fp32, scratch
-  Tensor starts = {};  // as forward's
+  Tensor starts = {};  // the forward's
   std::int64_t window = 0;
   float scale = 1.0F;
-  AttentionMethod method = {};  // of devices
+  AttentionMethod method = {};  // ignored on the host
   AttentionRotary rotary = {};
 };
 void attention_backward(Stream& stream, const AttentionBackwardArgs& args);
 
-// What scratch depends on.
+// The problem properties that the choice of kernels and the scratch size depend on.
 struct AttentionSize {
   std::int64_t b = 0, t = 0, heads = 0, kv_heads = 0, h = 0;
   std::int64_t window = 0;
@@ -69,24 +71,26 @@ struct AttentionSize {
   DType dtype = DType::kF32;
   AttentionMethod method = {};
   bool documents = false;  // `starts` is given
-  bool backward = true;    // false: gradients will not be asked for
+  bool backward = true;    // false: forward only
 };
 
-// Elements (fp32) of scratch that both directions need: on the host, and on the device if a
-// backend's library is loaded. The first call for a size may take a second for each direction, as
-// it makes plans. Throws InputError if size.method cannot be had on the device.
+// fp32 elements of scratch that are enough for both directions, on the host and, if a backend's
+// library is loaded, on the device. The first call for a size may take a second per direction, as
+// the library makes plans. Throws InputError if the device does not support size.method.
 std::int64_t attention_workspace(const AttentionSize& size);
 
-// One line: how attention of this size is computed on the device, and why so. Empty without one.
+// One line: which kernels compute attention of this size on the device, and why. Empty if there is
+// no device.
 std::string describe_attention(const AttentionSize& size);
 
-// Whether the device computes gradients of this size in an order of its own choosing, and so
-// faster, if size.method.deterministic does not hold. May take a second.
-bool attention_gains_by_any_order(AttentionSize size);
-// Whether it computes them by products of warpgroups: in a fixed order, and as fast.
-bool attention_is_by_warpgroups(AttentionSize size);
+// True if the device computes gradients of this size faster, in an arbitrary order, when
+// size.method.deterministic is false. May take a second.
+bool attention_is_faster_in_any_order(AttentionSize size);
+// True if the device computes gradients of this size with warpgroup products, which are as fast in
+// a fixed order.
+bool attention_uses_warpgroups(AttentionSize size);
 
-// Whether the host's products here are of bf16, where tensors are: else it widens them to fp32.
+// True if the host multiplies bf16 tensors as bf16 on this CPU; false if it widens them to fp32.
 bool host_attention_multiplies_bf16();
 
 }  // namespace muo

@@ -15,16 +15,16 @@ std::string joined(const std::string& a, const std::string& b) {
 
 std::string why_no_tensor_cores(const AttentionSize& size, bool aligned) {
   if (size.dtype != DType::kBF16) return concat("tensors are ", name_of(size.dtype));
-  if (size.h % 8 != 0 || size.h > kMostTensorCoreHead)
-    return concat("head size ", size.h, " is not a multiple of 8 up to ", kMostTensorCoreHead);
+  if (size.h % 8 != 0 || size.h > kMaxTensorCoreHead)
+    return concat("head size ", size.h, " is not a multiple of 8 up to ", kMaxTensorCoreHead);
   if (!(size.scale > 0.0F)) return concat("scale ", size.scale, " is not above 0");
   if (!aligned) return "a tensor does not begin at a multiple of 16 bytes";
   return {};
 }
 
-// The backward pass of the own kernels keeps the dot products of dout and out; by warpgroups it
-// keeps a few numbers of each query (QueryNumbers, kernels/cuda/warpgroup_backward.cu), in tiles
-// of 64.
+// The choice among the project's own kernels. Their backward pass stores the dot product of dout
+// and out for each query; with warpgroups it stores a few numbers per query (QueryNumbers,
+// kernels/cuda/warpgroup_backward.cu), in tiles of 64 queries.
 AttentionChoice own_choice(const AttentionSize& size, AttentionDirection direction,
                            const AttentionAlignment& alignment, bool warpgroups) {
   const bool backward = direction == AttentionDirection::kBackward;
@@ -43,8 +43,8 @@ bool on_tensor_cores(Kernels kernels) {
   return kernels == Kernels::kTensorCores || kernels == Kernels::kWarpgroups;
 }
 
-LibraryAttention ask(const AttentionSize& size, const AskLibrary& library,
-                     const AttentionAlignment& alignment) {
+LibraryAttention query_library(const AttentionSize& size, const LibraryQuery& library,
+                               const AttentionAlignment& alignment) {
   if (size.dtype != DType::kBF16)
     return {.why_not = concat("cuDNN has no attention in ", name_of(size.dtype))};
   if (size.documents) return {.why_not = "cuDNN has no attention within documents"};
@@ -79,7 +79,7 @@ std::string with_reason(const std::string& text, const std::string& why) {
 }  // namespace
 
 AttentionChoice choose_attention(const AttentionSize& size, AttentionDirection direction,
-                                 const AskLibrary& library, const AttentionAlignment& alignment,
+                                 const LibraryQuery& library, const AttentionAlignment& alignment,
                                  bool warpgroups) {
   constexpr const char* kAsked = "as asked for";
   AttentionChoice own = own_choice(size, direction, alignment, warpgroups);
@@ -92,14 +92,14 @@ AttentionChoice choose_attention(const AttentionSize& size, AttentionDirection d
       own.why = joined(own.why, kAsked);
       return own;
     case AttentionKernels::kAuto:
-      if (size.dtype != DType::kBF16) return own;  // the library has nothing to add
+      if (size.dtype != DType::kBF16) return own;  // cuDNN's refusal would add nothing to `why`
       if (own.kernels == Kernels::kWarpgroups && size.h > kNarrowHead) return own;
       break;
     case AttentionKernels::kCudnn:
       break;
   }
   const bool must = size.method.kernels == AttentionKernels::kCudnn;
-  const LibraryAttention answer = ask(size, library, alignment);
+  const LibraryAttention answer = query_library(size, library, alignment);
   if (!answer.why_not.empty()) {
     if (must)
       throw InputError(concat("attention cudnn (--attention, MUO_ATTENTION): ", answer.why_not,
@@ -108,11 +108,11 @@ AttentionChoice choose_attention(const AttentionSize& size, AttentionDirection d
     return own;
   }
   const bool backward = direction == AttentionDirection::kBackward;
-  if (!must && answer.workspace > kMostLibraryBytes && on_tensor_cores(own.kernels)) {
+  if (!must && answer.workspace > kMaxLibraryBytes && on_tensor_cores(own.kernels)) {
     own.why = concat("cuDNN's ",
                      backward ? scratch_text(size, answer.workspace)
                               : concat("scratch is ", answer.workspace >> 20, " MiB"),
-                     ", more than ", kMostLibraryBytes >> 20);
+                     ", more than ", kMaxLibraryBytes >> 20);
     return own;
   }
   constexpr auto kElement = static_cast<std::int64_t>(sizeof(float));

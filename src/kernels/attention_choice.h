@@ -6,9 +6,9 @@
 
 #include "kernels/attention.h"
 
-// How a device computes attention: a decision for each direction, a pure function of the problem
-// and of what a library says to it. Any forward goes with any backward, as all write and read the
-// same out and lse (kernels/attention.h).
+// Chooses the kernels by which a device computes attention, for each direction separately, as a
+// pure function of the problem and of the library's support for it. Any forward can be combined
+// with any backward, as all use the same out and lse (kernels/attention.h).
 namespace muo {
 
 enum class AttentionDirection : std::uint8_t { kForward, kBackward };
@@ -16,51 +16,52 @@ enum class AttentionDirection : std::uint8_t { kForward, kBackward };
 struct AttentionChoice {
   enum class Kernels : std::uint8_t { kLibrary, kWarpgroups, kTensorCores, kPortable };
   Kernels kernels = Kernels::kPortable;
-  std::int64_t workspace = 0;  // elements (fp32); enough for the own kernels too
+  std::int64_t workspace = 0;  // fp32 elements; enough for the project's own kernels too
   std::string why;             // may be empty
 
   friend bool operator==(const AttentionChoice&, const AttentionChoice&) = default;
 };
 
-// What a library of attention kernels says to one direction of a problem.
+// A library's support for one direction of a problem.
 struct LibraryAttention {
-  std::string why_not;         // empty: it has a kernel; else one line
+  std::string why_not;         // empty if the library has a kernel, else one line
   std::int64_t workspace = 0;  // bytes of scratch
 };
-// Asked at most once, and only where the answer matters: it may cost a second.
-using AskLibrary = std::function<LibraryAttention()>;
+// Called at most once, and only if the choice depends on the answer, as it may take a second.
+using LibraryQuery = std::function<LibraryAttention()>;
 
-// Of a call's tensors: whether they begin at multiples of 16 bytes. Planned memory does.
+// True if a call's tensors begin at multiples of 16 bytes, as planned memory does.
 struct AttentionAlignment {
   bool tensors = true, workspace = true;
 };
 
-// The own kernels on tensor cores are for bf16, head sizes that are multiples of 8 up to this,
-// aligned tensors and a positive scale; those in fp32 arithmetic for everything. Where a GPU has
-// products of warpgroups (compute capability 9.0), there are kernels of gradients by these.
-inline constexpr std::int64_t kMostTensorCoreHead = 128;
-// Heads above this are in tiles of 128, where warpgroups were measured to be faster than cuDNN.
+// The project's tensor-core kernels need bf16, head sizes that are multiples of 8 up to this,
+// aligned tensors and a positive scale; its fp32 kernels support every problem. GPUs with warpgroup
+// products (compute capability 9.0) have gradient kernels that use them.
+inline constexpr std::int64_t kMaxTensorCoreHead = 128;
+// Larger heads use tiles of 128, with which warpgroups were measured to be faster than cuDNN.
 inline constexpr std::int64_t kNarrowHead = 64;
-// With deterministic gradients cuDNN stores a t x t matrix for each head. From here on the memory
-// is worth more than the time, if the own kernels on tensor cores can do the work instead.
-inline constexpr std::int64_t kMostLibraryBytes = std::int64_t{1} << 30;
+// With deterministic gradients cuDNN stores a t x t matrix for each head. Above this size memory is
+// worth more than time, if the project's tensor-core kernels can compute the problem.
+inline constexpr std::int64_t kMaxLibraryBytes = std::int64_t{1} << 30;
 
-// By size.method, whose kernels are not looked up in the environment here, for a GPU with or
-// without products of warpgroups. Throws InputError if they must be cuDNN's and cannot.
+// Chooses by size.method, without reading the environment; `warpgroups`: the GPU has warpgroup
+// products. Throws InputError if size.method demands cuDNN and cuDNN has no kernel.
 AttentionChoice choose_attention(const AttentionSize& size, AttentionDirection direction,
-                                 const AskLibrary& library, const AttentionAlignment& alignment,
+                                 const LibraryQuery& library, const AttentionAlignment& alignment,
                                  bool warpgroups);
 
-// Whether kernels of gradients for heads of size h compute AttentionBackwardArgs::rotary, too:
-// those whose tiles have whole head rows, both halves in one thread.
-constexpr bool take_rotary(AttentionChoice::Kernels kernels, std::int64_t h) {
-  return kernels == AttentionChoice::Kernels::kWarpgroups && h == kMostTensorCoreHead;
+// True if these gradient kernels, for heads of size h, also apply AttentionBackwardArgs::rotary:
+// their tiles must have whole head rows, with both halves in one thread.
+constexpr bool fuses_rotary(AttentionChoice::Kernels kernels, std::int64_t h) {
+  return kernels == AttentionChoice::Kernels::kWarpgroups && h == kMaxTensorCoreHead;
 }
 
-// One line: the choices of both directions, or of the forward one alone.
+// One line that describes the choices of both directions, or of forward alone if `backward` is
+// null.
 std::string describe(const AttentionChoice& forward, const AttentionChoice* backward);
 
-// Of a call's arguments.
+// The size of a call, from its arguments.
 template <class Args>
 AttentionSize attention_size_of(const Args& args) {
   const Shape& q = args.q.shape;
@@ -76,7 +77,7 @@ AttentionSize attention_size_of(const Args& args) {
           .documents = static_cast<bool>(args.starts)};
 }
 
-// Views may begin anywhere; vectors of 16 bytes may not.
+// Checked at each call, as views may begin anywhere, but 16-byte vector accesses need alignment.
 template <class Args>
 AttentionAlignment alignment_of(const Args& args) {
   const auto aligned = [](auto... tensors) {
@@ -89,11 +90,11 @@ AttentionAlignment alignment_of(const Args& args) {
           .workspace = aligned(args.workspace)};
 }
 
-// A backend's library calls this when it is loaded: how it would compute a problem with aligned
-// tensors on the current device. Returns the one before.
+// Chooses the kernels for a problem with aligned tensors on the current device.
 struct AttentionBackend {
   AttentionChoice (*choose)(const AttentionSize& size, AttentionDirection direction) = nullptr;
 };
+// Called by a backend's library when it is loaded. Returns the backend registered before.
 AttentionBackend register_attention_backend(const AttentionBackend& backend);
 
 }  // namespace muo

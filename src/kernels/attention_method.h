@@ -7,11 +7,11 @@
 
 namespace muo {
 
-// Which kernels compute attention on a device. The host has one way, and no choice.
+// Kernels that compute attention on a device. The host has a single implementation.
 enum class AttentionKernels : std::uint8_t {
-  kAuto,      // what MUO_ATTENTION says, else cuDNN's where they can be had at affordable scratch
-  kCudnn,     // cuDNN's; an InputError where they cannot be used
-  kOwn,       // the project's: on tensor cores where these can be used, else as kPortable
+  kAuto,      // MUO_ATTENTION's value, else cuDNN's if available at affordable scratch
+  kCudnn,     // cuDNN's; InputError if they cannot be used
+  kOwn,       // the project's: on tensor cores if these can be used, else as kPortable
   kPortable,  // the project's in fp32 arithmetic
 };
 // The values of --attention and of MUO_ATTENTION.
@@ -19,12 +19,13 @@ constexpr auto names_of(AttentionKernels) { return name_list("auto", "cudnn", "o
 
 struct AttentionMethod {
   AttentionKernels kernels = AttentionKernels::kAuto;
-  // Gradients have the same bits in every run. If not, cuDNN may add up those of queries in
-  // whatever order blocks finish, which is faster and needs no t x t scratch.
+  // True: gradients have the same bits in every run. False: cuDNN may sum the gradients of queries
+  // in the order in which blocks finish, which is faster and needs no t x t scratch.
   bool deterministic = true;
 };
 
-// What the environment variable MUO_ATTENTION says, kAuto if nothing; throws InputError.
+// The value of the environment variable MUO_ATTENTION, kAuto if unset. Throws InputError if it is
+// unknown.
 AttentionKernels attention_kernels_of_environment();
 
 }  // namespace muo

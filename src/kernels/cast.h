@@ -5,11 +5,11 @@
 
 namespace muo {
 
-// y <- x in y's dtype: fp32 to bf16 (to nearest, ties to even) or bf16 to fp32 (exact). y and x do
-// not overlap.
+// y <- x in y's dtype: fp32 to bf16 (to nearest, ties to even) or bf16 to fp32 (exact). y and x
+// must not overlap.
 struct CastArgs {
   Tensor y;  // any shape, out
-  Tensor x;  // as y, of the other dtype
+  Tensor x;  // y's shape, the other dtype
 };
 void cast(Stream& stream, const CastArgs& args);
 

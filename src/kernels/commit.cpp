@@ -15,7 +15,7 @@ void agree_commit(Stream& stream, const AgreeCommitArgs& args) {
   check.holds<LossStatistics>("statistics", args.statistics);
   check.holds<HyperParameters>("hyper", args.hyper);
   check.rank("totals", args.totals, 1, "(2 + world)", DType::kF64);
-  check.that(args.totals.numel() > kRankIndices, "totals is too short for a rank");
+  check.that(args.totals.numel() > kRankIndices, "totals has no element for a rank");
   agree.submit(stream, args,
                {.writes = {args.scalars, args.statistics}, .reads = {args.hyper, args.totals}});
 }
@@ -25,7 +25,7 @@ void note_nonfinite(Stream& stream, const NoteNonfiniteArgs& args) {
   check.tensor("found", args.found, {}, DType::kF64);
   check.fp32_or_bf16("x", args.x);
   if (args.squares) check.tensor("squares", args.squares, {}, DType::kF64);
-  check.that(args.base >= 0 && args.stride > 0, "an index below 0");
+  check.that(args.base >= 0 && args.stride > 0, "base is negative or stride is not positive");
   if (args.x.numel() == 0) return;
   note.submit(stream, args, {.writes = {args.found}, .reads = {args.x, args.squares}});
 }

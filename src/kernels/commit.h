@@ -6,25 +6,25 @@
 
 namespace muo {
 
-// Whether a step's update is committed, as every rank decides from the same totals (decision
-// compute-then-commit).
+// Decides whether a step's update is committed; all ranks decide alike from the same totals
+// (decision compute-then-commit).
 
 // The totals of a step: (kRankIndices + world) fp64, summed over ranks.
 inline constexpr std::int64_t kLossTotal = 0;
-inline constexpr std::int64_t kSquaresTotal = 1;  // of the reduced gradients
-// One element per rank, which that rank alone writes: 0, or kNoIndex - index of the first value
-// that is not finite among those it holds.
+inline constexpr std::int64_t kSquaresTotal = 1;  // sum of squares of the reduced gradients
+// First of one element per rank, which only that rank writes: 0, or kNoIndex - index of the first
+// non-finite value among those that the rank holds.
 inline constexpr std::int64_t kRankIndices = 2;
-inline constexpr double kNoIndex = 9007199254740992.0;  // 2^53: every integer below is an fp64
+inline constexpr double kNoIndex = 9007199254740992.0;  // 2^53: fp64 represents all integers below
 
-inline constexpr double kLargestSquares = 3.4028234663852886e38;  // that fit into fp32
-// Finite, and its square is.
+inline constexpr double kLargestSquares = 3.4028234663852886e38;  // the largest fp32
+// True if x is finite and its square fits into fp32.
 MUO_HOST_DEVICE inline bool has_square(float x) {
   return static_cast<double>(x) * static_cast<double>(x) <= kLargestSquares;
 }
 
-// Mean and variance of what was observed: of all until there are kWindow, then with weights that
-// fall by 1 - 1 / kWindow per step.
+// Mean and variance of the observed values: equally weighted up to kWindow values, then with
+// weights that decay by 1 - 1 / kWindow per step.
 struct RunningMoments {
   static constexpr std::int64_t kWindow = 128;
   std::int64_t count = 0;
@@ -32,13 +32,15 @@ struct RunningMoments {
   double variance = 0;
 };
 
-// What outliers are measured against. State of a run: in device memory, saved in checkpoints.
+// The statistics by which outliers are detected. State of a run: in device memory, saved in
+// checkpoints.
 struct LossStatistics {
   RunningMoments loss;
   RunningMoments grad_norm;
 };
 
-// Standard deviations of `x` above the mean so far, 0 until there are kWindow; then adds x.
+// Returns by how many standard deviations `x` exceeds the mean of the values before, 0 until there
+// are kWindow of them; then adds x.
 MUO_HOST_DEVICE inline double observe(RunningMoments& moments, double x) {
   const double delta = x - moments.mean;
   const double deviations = moments.count >= RunningMoments::kWindow && moments.variance > 0
@@ -52,7 +54,7 @@ MUO_HOST_DEVICE inline double observe(RunningMoments& moments, double x) {
 }
 
 // Fills verdict, commit, deviations and gradient_scale. A gradient whose squares do not fit into
-// fp32 counts as not finite: AdamW's second moment would stay infinite for ever.
+// fp32 counts as non-finite, as AdamW's second moment would stay infinite for ever.
 MUO_HOST_DEVICE inline void decide(const HyperParameters& hyper, const double* totals,
                                    std::int64_t count, LossStatistics& statistics,
                                    StepScalars& scalars) {
@@ -79,7 +81,7 @@ MUO_HOST_DEVICE inline void decide(const HyperParameters& hyper, const double* t
     scalars.gradient_scale = static_cast<float>(hyper.max_grad_norm / norm);
 }
 
-// After the ranks' totals were all-reduced: decide() on the device.
+// decide() on the device, enqueued after the all-reduce of the totals.
 struct AgreeCommitArgs {
   Tensor scalars;     // StepScalars, in-out
   Tensor statistics;  // LossStatistics, in-out
@@ -88,11 +90,11 @@ struct AgreeCommitArgs {
 };
 void agree_commit(Stream& stream, const AgreeCommitArgs& args);
 
-// found <- max(found, kNoIndex - (base + i * stride)) for the first i where x[i] is not finite, or
-// too large for its square; nothing if there is none. `squares`, if given, is sum_squares of x and
-// perhaps of more: where that fits into fp32 x is not read.
+// found <- max(found, kNoIndex - (base + i * stride)) for the first i at which has_square(x[i]) is
+// false; unchanged if there is none. `squares`, if given, is sum_squares of x, possibly together
+// with other tensors: x is not read if that sum fits into fp32.
 struct NoteNonfiniteArgs {
-  Tensor found;         // () fp64, in-out; 0 at first
+  Tensor found;         // () fp64, in-out; initially 0
   Tensor x;             // any shape, fp32 or bf16
   Tensor squares = {};  // () fp64
   std::int64_t base = 0;

@@ -18,7 +18,7 @@ void cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
   check.fp32_or_bf16("logits", args.logits, 2, "(n, padded vocab)");
   check.tensor("losses", args.losses, {args.logits.shape[0]});
   check.tensor("targets", args.targets, {args.logits.shape[0]}, DType::kI32);
-  check.apart({{"losses", args.losses}, {"logits", args.logits}}, {{"targets", args.targets}});
+  check.no_overlap({{"losses", args.losses}, {"logits", args.logits}}, {{"targets", args.targets}});
   check.that(
       0 < args.vocab && args.vocab <= args.logits.shape[1],
       "vocab " + std::to_string(args.vocab) + " does not fit logits " + args.logits.shape.text());

@@ -11,14 +11,14 @@ namespace muo {
 //   z = softcap * tanh(logits / softcap) over columns [0, vocab); softcap 0: z = logits
 //   losses[i] = logsumexp(z[i]) - z[i, targets[i]]                       nats
 //   logits[i, j] <- gradient_scale * (softmax(z)[i, j] - [j == targets[i]]) * (1 - (z/softcap)^2)
-// Columns from `vocab` on are padding: they take no part and get gradient zero. A row whose target
-// is -1 has loss 0 and gradient 0. Logits may be bf16: losses and z are fp32 throughout, and the
-// only rounding is that of the gradient. The caller cuts the batch into chunks, so that logits for
-// the whole batch never exist.
+// Columns from `vocab` on are padding: they are ignored and get gradient 0. A row whose target is
+// -1 has loss 0 and gradient 0. Logits may be bf16; losses and z are fp32 even then, and only the
+// gradient is rounded. The caller splits the batch into chunks, so that the logits of the whole
+// batch never exist.
 struct CrossEntropyArgs {
   Tensor losses;   // (n) out, fp32
-  Tensor logits;   // (n, padded vocab) in, fp32 or bf16; the gradient on return if write_gradient,
-                   // else undefined
+  Tensor logits;   // (n, padded vocab) in-out, fp32 or bf16; on return the gradient if
+                   // write_gradient, else undefined
   Tensor targets;  // (n) int32
   std::int64_t vocab = 0;
   float softcap = 0.0F;
@@ -27,7 +27,7 @@ struct CrossEntropyArgs {
 };
 void cross_entropy(Stream& stream, const CrossEntropyArgs& args);
 
-// In place z = softcap * tanh(logits / softcap), for sampling; softcap 0 changes nothing.
+// logits <- softcap * tanh(logits / softcap), for sampling; softcap 0 leaves them unchanged.
 struct SoftCapArgs {
   Tensor logits;  // any shape, in-out, fp32 or bf16
   float softcap = 0.0F;

@@ -8,11 +8,11 @@
 namespace muo {
 namespace {
 
-// Of the cache only what is written counts.
+// Only the part of the cache that is written is counted.
 Cost cost(const CacheAppendArgs& args) {
   return {.bytes = 4.0 * static_cast<double>(args.k.bytes())};
 }
-// At most: with a full cache.
+// An upper bound, reached with a full cache.
 Cost cost(const DecodeAttentionArgs& args) {
   const Shape& q = args.q.shape;
   const std::int64_t keys = std::min(args.window + 1, args.keys.shape[1]);
@@ -32,7 +32,7 @@ constexpr std::int64_t kMaxHead = 256;
 std::int64_t decode_attention_workspace(std::int64_t b, std::int64_t heads, std::int64_t capacity,
                                         std::int64_t h) {
   const std::int64_t chunks = (capacity + kDecodeChunk - 1) / kDecodeChunk;
-  // A device's: of each chunk maximum, sum and weighted values. The host's: a score for each key.
+  // Device: maximum, sum and weighted values of each chunk. Host: a score for each key.
   return b * heads * std::max(chunks * (h + 2), capacity);
 }
 
@@ -50,7 +50,7 @@ void cache_append(Stream& stream, const CacheAppendArgs& args) {
   check.tensor("v", args.v, args.k.shape, args.keys.dtype);
   if (args.slots) check.tensor("slots", args.slots, {b}, DType::kI32);
   if (args.positions) check.tensor("positions", args.positions, {b}, DType::kI32);
-  check.apart({{"keys", args.keys}, {"values", args.values}}, {{"k", args.k}, {"v", args.v}});
+  check.no_overlap({{"keys", args.keys}, {"values", args.values}}, {{"k", args.k}, {"v", args.v}});
   append.submit(stream, args,
                 {.writes = {},
                  .updates = {args.keys, args.values},
@@ -71,7 +71,8 @@ void decode_attention(Stream& stream, const DecodeAttentionArgs& args) {
   check.that(kv_heads > 0 && heads % kv_heads == 0,
              concat(heads, " query heads cannot share ", kv_heads,
                     " key-value heads; the second must divide the first"));
-  check.that(b <= args.keys.shape[0], concat(b, " rows, the cache has ", args.keys.shape[0]));
+  check.that(b <= args.keys.shape[0],
+             concat("q has ", b, " rows, the cache has ", args.keys.shape[0]));
   check.that(args.window >= 0,
              concat("window is ", args.window, ", expected 0 (a query sees itself only) or more"));
   check.tensor("keys", args.keys, {args.keys.shape[0], capacity, kv_heads, h}, dtype);
@@ -84,8 +85,8 @@ void decode_attention(Stream& stream, const DecodeAttentionArgs& args) {
   check.that(args.workspace.numel() >= needed,
              concat("workspace has ", args.workspace.numel(), " elements, needs ", needed,
                     " (decode_attention_workspace)"));
-  check.apart({{"out", args.out}, {"workspace", args.workspace}},
-              {{"q", args.q}, {"keys", args.keys}, {"values", args.values}});
+  check.no_overlap({{"out", args.out}, {"workspace", args.workspace}},
+                   {{"q", args.q}, {"keys", args.keys}, {"values", args.values}});
   attend.submit(stream, args,
                 {.writes = {args.out, args.workspace},
                  .reads = {args.q, args.keys, args.values, args.positions, args.starts}});

@@ -14,7 +14,7 @@ void document_starts(Stream& stream, const DocumentStartsArgs& args) {
   ArgumentCheck check("document_starts");
   check.rank("tokens", args.tokens, 2, "(b, t)", DType::kI32);
   check.tensor("starts", args.starts, args.tokens.shape, DType::kI32);
-  check.apart({{"starts", args.starts}}, {{"tokens", args.tokens}});
+  check.no_overlap({{"starts", args.starts}}, {{"tokens", args.tokens}});
   operation.submit(stream, args, {.writes = {args.starts}, .reads = {args.tokens}});
 }
 

@@ -7,10 +7,10 @@
 
 namespace muo {
 
-// Where documents begin that are packed into rows, each behind a token that begins it: starts[r, i]
-// is the position in row r of the last `document_token` at or before i, 0 if there is none. So
-// 0 <= starts[r, i] <= i, starts never fall in a row, and a position begins a document, or its row,
-// where it is its own start.
+// Starts of documents that are packed into rows and each begin with `document_token`: starts[r, i]
+// is the position in row r of the last such token at or before i, 0 if there is none. So 0 <=
+// starts[r, i] <= i, starts are non-decreasing in a row, and position i begins a document, or its
+// row, iff starts[r, i] == i.
 struct DocumentStartsArgs {
   Tensor starts;  // (b, t) int32 out
   Tensor tokens;  // (b, t) int32

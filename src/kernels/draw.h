@@ -10,23 +10,23 @@
 
 namespace muo {
 
-// y <- elements [begin, begin + numel(y)) of a tensor's initial values: element i is a function of
-// `random`'s seed and name, of `init` and of i only, the same bits on every backend and CPU, in any
-// parts. `random` has the tensor's name.
+// y <- elements [begin, begin + numel(y)) of a tensor's initial values. Element i depends only on
+// i, `init` and the seed and name of `random`, which has the tensor's name: its bits are the same
+// on every backend and CPU, however the tensor is split.
 struct DrawArgs {
-  Tensor y;  // fp32, any shape, out; flat. Or uint16: the lower halves (base/split_float.h),
-  Tensor upper = {};  // and then these, bf16, out
+  Tensor y;           // any shape, read as flat, out: fp32, or uint16 lower halves (split_float.h)
+  Tensor upper = {};  // bf16, out: upper halves, if y is uint16
   CounterRandom random;
   InitialValues init;
-  std::int64_t begin = 0;  // any, of 64 bits
+  std::int64_t begin = 0;
   std::int64_t count = 1;  // elements of the whole tensor, for InitialValues::kLinear
 };
 void draw(Stream& stream, const DrawArgs& args);
 
-// Their arithmetic, once for all backends. No compiler can change it by contracting multiply-adds:
-// what is added to is exact, or a quotient.
+// The arithmetic of all backends. Contracted multiply-adds cannot change its results, as each
+// addition is to an exact product or to a quotient.
 
-// An element of the kinds that are random, from the words of its draw.
+// An element of a random kind, from the two words of its draw.
 template <InitialValues::Kind kKind>
 MUO_HOST_DEVICE inline float random_value(float a, std::uint32_t first, std::uint32_t second) {
   using Kind = InitialValues::Kind;
@@ -39,14 +39,14 @@ MUO_HOST_DEVICE inline float random_value(float a, std::uint32_t first, std::uin
     return a * uniform_of(first);
 }
 
-// Element i of `count`, InitialValues::kLinear.
+// Element i of `count` elements of kind InitialValues::kLinear.
 MUO_HOST_DEVICE inline float linear_value(const InitialValues& init, std::int64_t i,
                                           std::int64_t count) {
   const auto last = static_cast<double>(count > 1 ? count - 1 : 1);
   return static_cast<float>(init.a + init.b * static_cast<double>(i) / last);
 }
 
-// body.operator()<kind>().
+// Calls body.operator()<kind>().
 template <class Body>
 void dispatch(InitialValues::Kind kind, const Body& body) {
   using Kind = InitialValues::Kind;
@@ -62,7 +62,7 @@ void dispatch(InitialValues::Kind kind, const Body& body) {
     case Kind::kLinear:
       return body.template operator()<Kind::kLinear>();
   }
-  MUO_FAIL("draw: kind ", static_cast<int>(kind), " is none");
+  MUO_FAIL("draw: unknown kind ", static_cast<int>(kind));
 }
 
 }  // namespace muo

@@ -8,11 +8,11 @@
 namespace muo {
 namespace {
 
-// Of the table only the tokens' rows count.
+// Only the tokens' rows of the table are counted.
 Cost cost(const EmbeddingArgs& args) {
   return {.bytes = static_cast<double>(2 * args.y.bytes() + args.tokens.bytes())};
 }
-// Rows of fp32 are zeroed, then read and written for every token; a row of bf16 is written once.
+// fp32 rows are zeroed, then read and written for every token; a bf16 row is written once.
 Cost backward_cost(const EmbeddingBackwardArgs& args) {
   const std::int64_t rows = args.dy.numel() * size_of(args.dtable.dtype);
   const std::int64_t zeroed = args.accumulate ? 0 : args.dtable.bytes();
@@ -35,17 +35,17 @@ void embedding(Stream& stream, const EmbeddingArgs& args) {
   check.rank("table", args.table, 2, "(v, c)", args.table.dtype);
   check.rank("tokens", args.tokens, 1, "(n)", DType::kI32);
   check.tensor("y", args.y, {args.tokens.shape[0], args.table.shape[1]}, args.table.dtype);
-  check.apart({{"y", args.y}}, {{"table", args.table}, {"tokens", args.tokens}});
+  check.no_overlap({{"y", args.y}}, {{"table", args.table}, {"tokens", args.tokens}});
   forward.submit(stream, args, {.writes = {args.y}, .reads = {args.table, args.tokens}});
 }
 
 void group_tokens(Stream& stream, const GroupTokensArgs& args) {
   ArgumentCheck check("group_tokens");
   check.rank("tokens", args.tokens, 1, "(n)", DType::kI32);
-  check.that(args.vocab >= 0, concat("vocab is ", args.vocab));
+  check.that(args.vocab >= 0, concat("vocab is ", args.vocab, ", expected 0 or more"));
   check.tensor("groups", args.groups, {token_groups_size(args.tokens.numel(), args.vocab)},
                DType::kI32);
-  check.apart("groups", args.groups, "tokens", args.tokens);
+  check.no_overlap("groups", args.groups, "tokens", args.tokens);
   grouping.submit(stream, args, {.writes = {args.groups}, .reads = {args.tokens}});
 }
 
@@ -62,8 +62,8 @@ void embedding_backward(Stream& stream, const EmbeddingBackwardArgs& args) {
   }
   check.tensor("groups", args.groups,
                {token_groups_size(args.tokens.numel(), args.dtable.shape[0])}, DType::kI32);
-  check.apart({{"dtable", args.dtable}},
-              {{"dy", args.dy}, {"tokens", args.tokens}, {"groups", args.groups}});
+  check.no_overlap({{"dtable", args.dtable}},
+                   {{"dy", args.dy}, {"tokens", args.tokens}, {"groups", args.groups}});
   const Tensor none;
   backward.submit(stream, args,
                   {.writes = {args.accumulate ? none : args.dtable},

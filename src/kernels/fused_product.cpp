@@ -30,7 +30,7 @@ void gemm_relu_squared(Stream& stream, const GemmReluSquaredArgs& args) {
   check.rank("w", args.w, 2, "(n, k)", args.x.dtype);
   check.tensor("w", args.w, {args.w.shape[0], args.x.shape[1]}, args.x.dtype);
   check.tensor("y", args.y, {args.x.shape[0], args.w.shape[0]}, args.x.dtype);
-  check.apart({{"y", args.y}}, {{"x", args.x}, {"w", args.w}});
+  check.no_overlap({{"y", args.y}}, {{"x", args.x}, {"w", args.w}});
   forward.submit(stream, args, {.writes = {args.y}, .reads = {args.x, args.w}});
 }
 
@@ -41,7 +41,7 @@ void gemm_relu_squared_backward(Stream& stream, const GemmReluSquaredBackwardArg
   check.tensor("w", args.w, {args.dy.shape[1], args.w.shape[1]}, args.dy.dtype);
   check.tensor("y", args.y, {args.dy.shape[0], args.w.shape[1]}, args.dy.dtype);
   check.tensor("dx", args.dx, args.y.shape, args.dy.dtype);
-  check.apart({{"dx", args.dx}}, {{"dy", args.dy}, {"w", args.w}, {"y", args.y}});
+  check.no_overlap({{"dx", args.dx}}, {{"dy", args.dy}, {"w", args.w}, {"y", args.y}});
   backward.submit(stream, args, {.writes = {args.dx}, .reads = {args.dy, args.w, args.y}});
 }
 

@@ -5,10 +5,10 @@
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
-// Products with ReLU^2 in the kernel that makes them, so that what they make crosses memory once.
-// They round where the pair of operations does (kernels/gemm.h, then kernels/activation.h), and
-// differ from it by the order of a product's sum alone; where no such kernel can be had, they are
-// that pair. fp32 or bf16, all the same.
+// Products fused with ReLU^2, so that their results cross memory once. They round where the pair of
+// operations does (kernels/gemm.h, then kernels/activation.h) and differ from it only in the order
+// of summation in the product; if there is no fused kernel, they run that pair. All tensors have
+// one dtype, fp32 or bf16.
 namespace muo {
 
 // y = max(x w^T, 0)^2
@@ -19,7 +19,7 @@ struct GemmReluSquaredArgs {
 };
 void gemm_relu_squared(Stream& stream, const GemmReluSquaredArgs& args);
 
-// dx = 2 sqrt(y) (dy w), the gradient before an activation that returned y.
+// dx = 2 sqrt(y) (dy w), the gradient of the input of an activation that returned y.
 struct GemmReluSquaredBackwardArgs {
   Tensor dx;  // (m, n) out
   Tensor dy;  // (m, k)
@@ -28,8 +28,8 @@ struct GemmReluSquaredBackwardArgs {
 };
 void gemm_relu_squared_backward(Stream& stream, const GemmReluSquaredBackwardArgs& args);
 
-// Empty if GPU `device` has such kernels, in bf16; else one line. A backend's library registers who
-// answers when it is loaded; without, there is no GPU.
+// Empty if GPU `device` has fused kernels, in bf16; else one line with the reason. A backend's
+// library registers the function that answers this when it is loaded.
 std::string fused_products_missing(int device);
 void register_fused_products(std::string (*missing)(int device));
 

@@ -6,8 +6,8 @@
 namespace muo {
 namespace {
 
-// Of the table only the tokens' rows count, which are as large as v, and of x and dx what the gates
-// read.
+// Bytes of gates, tokens, and the channels of x that the gates read. Only the tokens' rows of the
+// table are counted, as often as v is.
 template <class Args>
 double gate_bytes(const Args& args) {
   return static_cast<double>(args.gates.bytes() + args.tokens.bytes() +
@@ -25,7 +25,7 @@ Operation<ValueEmbeddingBackwardArgs> value_backward("value_embedding_backward",
 Operation<SmearArgs> smear_forward("smear");
 Operation<SmearBackwardArgs> smear_back("smear_backward");
 
-// What both directions of the value embedding read.
+// Checks the inputs that both directions of the value embedding share.
 template <class Args>
 void check_value_inputs(ArgumentCheck& check, const Args& args, const Tensor& v) {
   const DType dtype = args.x.dtype;
@@ -35,7 +35,7 @@ void check_value_inputs(ArgumentCheck& check, const Args& args, const Tensor& v)
   const std::int64_t n = args.x.shape[0];
   const std::int64_t heads = args.weight.shape[0];
   check.that(args.weight.shape[1] <= args.x.shape[1], "the gate reads more channels than x has");
-  check.that(args.weight.numel() <= kMostGateWeights, "more gate weights than kMostGateWeights");
+  check.that(args.weight.numel() <= kMaxGateWeights, "more gate weights than kMaxGateWeights");
   check.that(heads > 0 && args.table.shape[1] % heads == 0,
              "the table's rows do not divide into heads");
   check.tensor("v or dv", v, {n, args.table.shape[1]}, dtype);
@@ -48,7 +48,7 @@ void check_smear_inputs(ArgumentCheck& check, const Args& args) {
   check.rank("x", args.x, 3, "(b, t, c)", args.x.dtype);
   check.tensor("gates", args.gates, {args.x.shape[0], args.x.shape[1]});
   check.rank("weight", args.weight, 2, "(1, g)");
-  check.that(args.weight.numel() <= kMostGateWeights, "more gate weights than kMostGateWeights");
+  check.that(args.weight.numel() <= kMaxGateWeights, "more gate weights than kMaxGateWeights");
   check.that(args.weight.shape[0] == 1 && args.weight.shape[1] <= args.x.shape[2],
              "weight is not (1, g) with g up to c");
   check.tensor("lambda", args.lambda, {1});
@@ -59,7 +59,7 @@ void check_smear_inputs(ArgumentCheck& check, const Args& args) {
 void value_embedding(Stream& stream, const ValueEmbeddingArgs& args) {
   ArgumentCheck check("value_embedding");
   check_value_inputs(check, args, args.v);
-  check.apart({{"v", args.v}}, {{"x", args.x}, {"table", args.table}});
+  check.no_overlap({{"v", args.v}}, {{"x", args.x}, {"table", args.table}});
   value_forward.submit(stream, args,
                        {.writes = {args.gates},
                         .updates = {args.v},
@@ -71,7 +71,7 @@ void value_embedding_backward(Stream& stream, const ValueEmbeddingBackwardArgs& 
   check_value_inputs(check, args, args.dv);
   check.tensor("dx", args.dx, args.x.shape, args.x.dtype);
   check.fp32_or_bf16("dweight", args.dweight, args.weight.shape);
-  check.apart({{"dx", args.dx}}, {{"x", args.x}, {"dv", args.dv}});
+  check.no_overlap({{"dx", args.dx}}, {{"x", args.x}, {"dv", args.dv}});
   value_backward.submit(
       stream, args,
       {.writes = {args.dweight},
@@ -90,7 +90,7 @@ void smear(Stream& stream, const SmearArgs& args) {
   }
   if (args.starts)
     check.tensor("starts", args.starts, {args.x.shape[0], args.x.shape[1]}, DType::kI32);
-  check.apart({{"y", args.y}}, {{"x", args.x}, {"previous", args.previous}});
+  check.no_overlap({{"y", args.y}}, {{"x", args.x}, {"previous", args.previous}});
   smear_forward.submit(
       stream, args,
       {.writes = {args.y, args.gates},
@@ -104,7 +104,7 @@ void smear_backward(Stream& stream, const SmearBackwardArgs& args) {
   check.tensor("dy", args.dy, args.x.shape, args.x.dtype);
   check.tensor("dweight", args.dweight, args.weight.shape);
   check.tensor("dlambda", args.dlambda, {1});
-  check.apart({{"dx", args.dx}}, {{"dy", args.dy}, {"x", args.x}});
+  check.no_overlap({{"dx", args.dx}}, {{"dy", args.dy}, {"x", args.x}});
   smear_back.submit(stream, args,
                     {.writes = {args.dx, args.dweight, args.dlambda},
                      .reads = {args.dy, args.x, args.gates, args.weight, args.lambda}});

@@ -51,20 +51,20 @@ void gemm(Stream& stream, const GemmArgs& args) {
                args.transpose_b ? matrix_shape(args.d, n, k) : matrix_shape(args.d, k, n),
                args.a.dtype);
   check.that(!args.few_rows || (rank == 2 && !args.transpose_a && args.transpose_b),
-             "few_rows is for matrices, a as it is and b transposed");
-  constexpr std::int64_t kMax = std::numeric_limits<int>::max();  // of the BLAS interface
+             "few_rows needs 2-D tensors, a plain a and a transposed b");
+  constexpr std::int64_t kMax = std::numeric_limits<int>::max();  // limit of the BLAS interface
   check.that(m <= kMax && n <= kMax && k <= kMax, "an extent is above 2^31 - 1");
-  check.apart({{"d", args.d}}, {{"a", args.a}, {"b", args.b}});
+  check.no_overlap({{"d", args.d}}, {{"a", args.a}, {"b", args.b}});
   if (args.c) {
     check.tensor("c", args.c, args.d.shape, args.d.dtype);
-    check.same_or_apart("d", args.d, "c", args.c);
+    check.same_or_no_overlap("d", args.d, "c", args.c);
   }
   operation.submit(stream, args, {.writes = {args.d}, .reads = {args.c, args.a, args.b}});
 }
 
 void use_gemm_table(const GemmTableUse& use) {
   if (device.use_table == nullptr)
-    throw InputError("a table of GEMM algorithms is for GPUs: the host has one way to compute");
+    throw InputError("a table of GEMM algorithms is for GPUs: the host has a single algorithm");
   device.use_table(use);
 }
 

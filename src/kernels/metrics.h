@@ -9,18 +9,17 @@
 namespace muo {
 
 // One step's record in the metrics ring (pinned host memory). `sequence` is written last: a reader
-// that sees step + 1 there sees the rest of that step.
+// that finds step + 1 there finds all of that step's record.
 struct MetricsRecord {
   std::int64_t sequence = 0;  // step + 1; 0: never written
   std::int64_t step = 0;
   std::int64_t updates = 0;  // after this step
   std::int32_t committed = 0;
   Verdict verdict = Verdict::kOrdinary;
-  // Of an outlier: standard deviations above the mean of the steps before.
+  // Standard deviations above the mean of the steps before.
   float loss_deviations = 0, norm_deviations = 0;
   float gradient_scale = 1;  // clipping
-  // Not finite: the first index that a rank has found (optim/nonfinite_value.h), and the rank; -1:
-  // none.
+  // Rank and index of the first non-finite value (optim/nonfinite_value.h); -1: none.
   std::int32_t bad_rank = -1;
   std::int64_t bad_index = -1;
   float lr_multiplier = 0;
@@ -30,7 +29,7 @@ struct MetricsRecord {
   double grad_norm = 0;  // L2 over all parameters, of the mean gradient, before clipping
 };
 
-// All of a record but its sequence.
+// Fills all of a record but its sequence.
 MUO_HOST_DEVICE inline void fill_record(const StepScalars& scalars, const double* totals,
                                         std::int64_t count, MetricsRecord& record) {
   record.step = scalars.step;
@@ -45,7 +44,7 @@ MUO_HOST_DEVICE inline void fill_record(const StepScalars& scalars, const double
   record.muon_weight_decay = scalars.muon_weight_decay;
   record.loss = totals[kLossTotal];
   record.grad_norm = sqrt(totals[kSquaresTotal]);
-  double highest = 0;  // of the lowest index
+  double highest = 0;  // belongs to the lowest index
   record.bad_rank = -1;
   for (std::int64_t i = kRankIndices; i < count; ++i)
     if (totals[i] > highest) {
@@ -55,12 +54,13 @@ MUO_HOST_DEVICE inline void fill_record(const StepScalars& scalars, const double
   record.bad_index = highest > 0 ? static_cast<std::int64_t>(kNoIndex - highest) : -1;
 }
 
-// ring[step % slots] <- the record, squares_ring[step % slots] <- squares. Before finish_step.
+// ring[step % slots] <- the record, squares_ring[step % slots] <- squares. Enqueue before
+// finish_step.
 struct WriteMetricsArgs {
   Tensor ring;               // (slots * sizeof(MetricsRecord)) bytes, pinned
   Tensor totals;             // (kRankIndices + world) fp64 (kernels/commit.h)
   Tensor scalars;            // StepScalars
-  Tensor squares_ring = {};  // (slots, params, 3) fp64, pinned; absent with squares
+  Tensor squares_ring = {};  // (slots, params, 3) fp64, pinned; given with squares
   Tensor squares = {};       // (params, 3) fp64: ShardedStep::update_squares()
 };
 inline std::int64_t metrics_slots(const Tensor& ring) {

@@ -26,7 +26,7 @@ void muon_nesterov(Stream& stream, const MuonNesterovArgs& args) {
   check.holds<StepScalars>("scalars", args.scalars);
   check.fp32_or_bf16_count("grad", args.grad, args.x.numel());
   check.fp32_or_bf16_count("momentum", args.momentum, args.x.numel());
-  check.apart("x", args.x, "grad", args.grad);
+  check.no_overlap("x", args.x, "grad", args.grad);
   nesterov_operation.submit(
       stream, args, {.writes = {args.x}, .reads = {args.grad, args.momentum, args.scalars}});
 }
@@ -38,7 +38,7 @@ void muon_input(Stream& stream, const MuonInputArgs& args) {
   check.fp32_or_bf16_count("grad", args.grad, args.x.numel());
   if (args.momentum) check.fp32_or_bf16_count("momentum", args.momentum, args.x.numel());
   check.count("row_norms", args.row_norms, args.x.shape[0] * args.x.shape[1]);
-  check.apart("x", args.x, "grad", args.grad);
+  check.no_overlap("x", args.x, "grad", args.grad);
   input_operation.submit(
       stream, args,
       {.writes = {args.x, args.row_norms}, .reads = {args.grad, args.momentum, args.scalars}});
@@ -50,13 +50,13 @@ void muon_scale(Stream& stream, const MuonScaleArgs& args) {
   check.rank("u", args.u, 3, "(k, R, C)");
   check.fp32_or_bf16("x", args.x, args.u.shape);
   if (args.x.dtype == DType::kF32)
-    check.same_or_apart("x", args.x, "u", args.u);
+    check.same_or_no_overlap("x", args.x, "u", args.u);
   else
-    check.apart("x", args.x, "u", args.u);
+    check.no_overlap("x", args.x, "u", args.u);
   const std::int64_t n = args.u.shape[0] * std::max(args.u.shape[1], args.u.shape[2]);
   check.count("variance", args.variance, n);
   check.count("new_variance", args.new_variance, n);
-  check.apart("new_variance", args.new_variance, "variance", args.variance);
+  check.no_overlap("new_variance", args.new_variance, "variance", args.variance);
   scale_operation.submit(
       stream, args,
       {.writes = {args.u, args.new_variance}, .reads = {args.x, args.variance, args.scalars}});
@@ -65,7 +65,7 @@ void muon_scale(Stream& stream, const MuonScaleArgs& args) {
 void muon_commit(Stream& stream, const MuonCommitArgs& args) {
   ArgumentCheck check("muon_commit");
   check.holds<StepScalars>("scalars", args.scalars);
-  check.that(args.weight || args.variance, "commits nothing");
+  check.that(args.weight || args.variance, "neither weight nor variance is given");
   if (args.weight) {
     const std::int64_t n = args.weight.numel();
     check.fp32_or_bf16_count("momentum", args.momentum, n);
@@ -75,7 +75,7 @@ void muon_commit(Stream& stream, const MuonCommitArgs& args) {
     check.update_squares(args.squares, n);
   }
   if (args.variance) check.count("new_variance", args.new_variance, args.variance.numel());
-  check.apart({{"weight", args.weight}}, {{"grad", args.grad}, {"u", args.u}});
+  check.no_overlap({{"weight", args.weight}}, {{"grad", args.grad}, {"u", args.u}});
   const bool split = args.weight.dtype == DType::kU16;
   commit_operation.submit(stream, args,
                           {.writes = {split ? Tensor{} : args.replica, args.variance, args.squares},

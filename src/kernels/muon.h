@@ -8,25 +8,25 @@
 
 namespace muo {
 
-// nanochat's Muon (docs/spec/optimizer.md, "Muon", whose steps are meant below; by default as at
-// HEAD) around the Newton-Schulz GEMMs, on a batch of `k` matrices of one shape (R, C). long =
-// max(R, C), n = min(R, C). Compute, then commit (decision compute-then-commit): only muon_commit
-// writes state.
+// nanochat's Muon except for the Newton-Schulz GEMMs, on a batch of `k` matrices of one shape
+// (R, C), with long = max(R, C) and n = min(R, C). Step numbers refer to docs/spec/optimizer.md,
+// "Muon"; the defaults are those of nanochat's HEAD. Only muon_commit writes state (decision
+// compute-then-commit).
 //
 // lerp has PyTorch's two forms: a + w (b - a) for w < 0.5, else b - (b - a)(1 - w). Gradients are
-// fp32 or bf16, which is widened as it is read: the results are those of the same values in fp32.
+// fp32 or bf16; bf16 is widened when read, so the results are those of the same values in fp32.
 
-// Clamps: of a row's norm (MuonEq), of |u| (Muon+), of NorMuon's variance and norm.
+// Lower bounds of a row's norm (MuonEq), of |u| (Muon+), and of NorMuon's variance and norm.
 inline constexpr double kMuonRowFloor = 1e-6;
 inline constexpr double kMuonUpdateFloor = 1e-6;
 inline constexpr float kMuonVarianceFloor = 1e-10F;
 inline constexpr double kMuonRescaleFloor = 1e-10;
 
-// What a matrix' shape does to the learning rate.
+// The factor by which a matrix' shape scales the learning rate.
 double muon_rate(std::int64_t rows, std::int64_t columns);  // sqrt(max(1, rows / columns))
 
-// Steps 1-2 alone, element-wise, for matrices that are spread over ranks: m' = lerp(momentum, grad,
-// 1 - mu); x = lerp(grad, m', mu) (Nesterov), or m' (scalars.muon_look_ahead is mu or 1).
+// Steps 1-2 alone, element-wise, for matrices that are sharded by element: m' = lerp(momentum,
+// grad, 1 - mu); x = lerp(grad, m', scalars.muon_look_ahead), which is mu for Nesterov, else 1.
 struct MuonNesterovArgs {
   Tensor x;         // (n) out
   Tensor grad;      // (n), fp32 or bf16
@@ -35,21 +35,21 @@ struct MuonNesterovArgs {
 };
 void muon_nesterov(Stream& stream, const MuonNesterovArgs& args);
 
-// How the input of the iterations is brought under a spectral norm of 1.
+// The normalisation that gives the input of the iterations a spectral norm below 1.
 struct MuonNormalisation {
-  bool equilibrate = true;           // MuonEq: first all rows to one norm
+  bool equilibrate = true;           // MuonEq: first scale all rows to one norm
   double factor = 1.01, eps = 1e-6;  // then x /= |x|_F * factor + eps
 };
 
-// Steps 1-5. In bf16 every intermediate is rounded where nanochat's is: the Nesterov input, a row's
-// factor and its product, and the quotient by the norm. x = as above; every row of x scaled to the
-// norm |x|_F / sqrt(R) with rows clamped at 1e-6 (MuonEq); x /= |x|_F * factor + eps. A
-// zero gradient and momentum give x = 0.
+// Steps 1-5: x as in muon_nesterov; every row of x is scaled to the norm |x|_F / sqrt(R), with row
+// norms clamped at 1e-6 (MuonEq); x /= |x|_F * factor + eps. In bf16 every intermediate is rounded
+// where nanochat's is: the Nesterov input, a row's factor and its product, and the quotient by the
+// norm. A zero gradient and momentum give x = 0.
 struct MuonInputArgs {
   Tensor x;              // (k, R, C) out, fp32 or bf16
   Tensor row_norms;      // (k, R) out, scratch: norms before scaling
   Tensor grad;           // (k, R, C), fp32 or bf16
-  Tensor momentum = {};  // (k, R, C), fp32 or bf16, or absent: grad is the Nesterov input
+  Tensor momentum = {};  // (k, R, C), fp32 or bf16; absent: grad is the Nesterov input
   Tensor scalars;        // StepScalars
   MuonNormalisation normalisation = {};
 };
@@ -61,7 +61,7 @@ void muon_input(Stream& stream, const MuonInputArgs& args);
 // max(sqrt(sum(n q z^2)), 1e-10).
 struct MuonScaleArgs {
   Tensor u;                 // (k, R, C) out, fp32
-  Tensor x;                 // (k, R, C) fp32, then it may be u, or bf16
+  Tensor x;                 // (k, R, C) fp32 or bf16; may be u if fp32
   Tensor new_variance;      // (k, long) out: s'
   Tensor variance;          // (k, long)
   Tensor scalars;           // StepScalars
@@ -69,11 +69,12 @@ struct MuonScaleArgs {
 };
 void muon_scale(Stream& stream, const MuonScaleArgs& args);
 
-// Steps 1 and 10, if scalars.commit, else nothing. With lr = float(scalars.matrix_lr * rate):
-// weight -= lr u + lr wd weight [u weight >= 0]; momentum = lerp(momentum, grad *
-// scalars.gradient_scale, 1 - mu); variance = new_variance. A momentum of bf16 is rounded as it is
-// stored, by the first of an element's roundings (RoundingNoise at scalars.updates). A rank that
-// holds only elements, or only the variance, of a matrix leaves the other tensors out.
+// Steps 1 and 10; without scalars.commit nothing but `squares` is written. With lr =
+// float(scalars.matrix_lr * rate): weight -= lr u + lr wd weight [u weight >= 0]; momentum =
+// lerp(momentum, grad * scalars.gradient_scale, 1 - mu); variance = new_variance. A bf16 momentum
+// is rounded when stored, by the first of an element's roundings (RoundingNoise at
+// scalars.updates). A rank that holds only elements, or only the variance, of a matrix leaves the
+// other tensors out.
 struct MuonCommitArgs {
   Tensor weight = {};                // (n) in-out, as AdamwArgs::weight
   Tensor replica = {};               // (n) out or in-out, as AdamwArgs::replica
@@ -84,9 +85,9 @@ struct MuonCommitArgs {
   Tensor new_variance = {};          // (l)
   Tensor scalars = {};               // StepScalars
   double rate = 1;                   // muon_rate of the whole matrix
-  StochasticRounding rounding = {};  // of a momentum of bf16
-  // (pieces, parts, 3) fp64 out, absent: not wanted. UpdateSquares (update_squares.h) of each of
-  // the commit_parts() of each of `pieces` equal pieces of the elements; 0 if nothing is committed.
+  StochasticRounding rounding = {};  // of a bf16 momentum
+  // (pieces, parts, 3) fp64 out, optional: UpdateSquares (update_squares.h) of each of the
+  // commit_parts() of each of `pieces` equal pieces of the elements; 0 if nothing is committed.
   Tensor squares = {};
 };
 void muon_commit(Stream& stream, const MuonCommitArgs& args);

@@ -9,8 +9,8 @@ namespace muo {
 inline constexpr float kRmsNormEps = 1.1920929e-7F;
 
 // y = x * rstd, rstd = 1 / sqrt(mean(x^2, last axis) + eps); no learned weight.
-// Zhang & Sennrich 2019, "Root mean square layer normalization". y may be x. x and y are fp32 or
-// bf16, both the same.
+// Zhang & Sennrich 2019, "Root mean square layer normalization". y may be x. x and y have one
+// dtype, fp32 or bf16.
 struct RmsNormArgs {
   Tensor y;     // (n, c) out
   Tensor rstd;  // (n) out, fp32
@@ -20,8 +20,8 @@ struct RmsNormArgs {
 void rms_norm(Stream& stream, const RmsNormArgs& args);
 
 // dx <- [dx if accumulate] + rstd * (dy - y * mean(dy * y, last axis)). Needs y, not x, so that the
-// forward may overwrite x. Exact for eps > 0 too, as rstd carries it. dx may be dy. dx, dy and y
-// are fp32 or bf16, all the same.
+// forward may overwrite x. Exact for eps > 0 too, as rstd includes eps. dx may be dy. dx, dy and y
+// have one dtype, fp32 or bf16.
 struct RmsNormBackwardArgs {
   Tensor dx;    // (n, c) out, or in-out if accumulate
   Tensor dy;    // (n, c)

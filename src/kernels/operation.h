@@ -12,17 +12,17 @@
 
 namespace muo {
 
-// What an operation runs, by backend: the kernel for one type of arguments.
+// The kernel of each backend for one type of arguments; null if it has none.
 struct Kernels {
   using AnyFunction = void (*)();
   AnyFunction host = nullptr;  // void (*)(const Args&)
   AnyFunction cuda = nullptr;  // void (*)(NativeStream, const Args&)
 };
-// The one entry of a type of arguments, made where it is first asked for.
+// The entry for a type of arguments, created at first use.
 Kernels& kernels_of(std::type_index arguments);
 
-// At the end of a backend's file: makes its kernels known when the library that holds them is
-// loaded. One for each type of arguments.
+// Registers the kernels of a backend's file when the library that contains them is loaded; at most
+// one kernel per type of arguments. Define it at the end of the file.
 struct KernelRegistration {
   template <class... Args>
   explicit KernelRegistration(void (*... kernels)(const Args&)) {
@@ -34,8 +34,8 @@ struct KernelRegistration {
   }
 };
 
-// The operations of the program, one per type of arguments. The list exists so that a test can name
-// those that a backend lacks.
+// An operation, one per type of arguments. all() lists them so that a test can find those that a
+// backend lacks.
 class OperationBase {
  public:
   OperationBase(std::string_view name, std::type_index arguments);
@@ -58,24 +58,26 @@ class OperationBase {
   std::type_index arguments_;
 };
 
-// What an operation writes, reads, and does both to (in-out); absent tensors are skipped.
+// The tensors that an operation writes, updates in place (in-out), and reads; absent tensors are
+// skipped.
 struct Touched {
   std::initializer_list<Tensor> writes;
   std::initializer_list<Tensor> updates = {};
   std::initializer_list<Tensor> reads;
 };
 
-// An operation is a POD of arguments and a kernel per backend. Define one per operation at
-// namespace scope in the family's .cpp; the front function checks the arguments, then submits.
-// Dispatch happens once, at capture; a replay calls the kernel directly.
+// A POD of arguments and a kernel per backend. Define one object per operation at namespace scope
+// in its .cpp; the public function checks the arguments, then calls submit. Dispatch happens once,
+// at capture; a replay calls the kernel directly.
 template <class Args>
 class Operation final : public OperationBase {
   static_assert(std::is_trivially_copyable_v<Args>);
 
  public:
-  using CostOf = Cost (*)(const Args&);  // of the host's kernel
+  using CostOf = Cost (*)(const Args&);  // cost of the host's kernel
 
-  // `cost`: of an operation that memory does not bind, or that does not move all that it accesses.
+  // Give `cost` if the operation is not bound by memory bandwidth, or if it does not move all bytes
+  // of its tensors.
   explicit Operation(std::string_view name, CostOf cost = nullptr)
       : OperationBase(name, typeid(Args)), cost_(cost) {}
 

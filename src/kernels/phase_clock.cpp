@@ -5,13 +5,13 @@
 
 namespace muo {
 namespace {
-Operation<LapArgs> operation("lap");
+Operation<MarkPhaseArgs> operation("mark_phase");
 }  // namespace
 
-void lap(Stream& stream, const LapArgs& args) {
-  ArgumentCheck("lap").holds<PhaseClock>("clock", args.clock);
-  MUO_CHECK(0 <= args.phase && args.phase < PhaseClock::kPhases, "lap: phase ", args.phase, " of ",
-            PhaseClock::kPhases);
+void mark_phase(Stream& stream, const MarkPhaseArgs& args) {
+  ArgumentCheck("mark_phase").holds<PhaseClock>("clock", args.clock);
+  MUO_CHECK(0 <= args.phase && args.phase < PhaseClock::kPhases, "mark_phase: phase ", args.phase,
+            " of ", PhaseClock::kPhases);
   operation.submit(stream, args, {.writes = {args.clock}, .reads = {}});
 }
 

@@ -20,7 +20,7 @@ void check_sum(std::string_view name, const Args& args) {
   else
     check.any_shape("x", args.x);
   check.tensor("out", args.out, {}, DType::kF64);
-  check.apart("out", args.out, "x", args.x);
+  check.no_overlap("out", args.out, "x", args.x);
 }
 
 }  // namespace
@@ -41,8 +41,8 @@ void loss_totals(Stream& stream, const LossTotalsArgs& args) {
   check.tensor("targets", args.targets, args.losses.shape, DType::kI32);
   check.rank("bytes", args.bytes, 1, "(vocab)", DType::kI32);
   check.tensor("out", args.out, {4}, DType::kF64);
-  check.apart({{"out", args.out}},
-              {{"losses", args.losses}, {"targets", args.targets}, {"bytes", args.bytes}});
+  check.no_overlap({{"out", args.out}},
+                   {{"losses", args.losses}, {"targets", args.targets}, {"bytes", args.bytes}});
   loss_totals_operation.submit(
       stream, args, {.writes = {args.out}, .reads = {args.losses, args.targets, args.bytes}});
 }

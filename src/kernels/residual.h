@@ -9,8 +9,9 @@ namespace muo {
 // The residual stream between blocks, with learned weights (nanochat gpt.py: resid_lambdas,
 // x0_lambdas, backout_lambda), fused with the norm that reads it:
 //   mixed = alpha x + sign beta z;   y = rms_norm(mixed)
-// The norm sees `mixed` as it is stored. alpha, beta: one fp32 each, on the device; absent alpha
-// counts as 1, absent beta as 0. fp32 or bf16, all of (n, c) alike.
+// The norm reads `mixed` as it is stored, i.e. rounded. alpha and beta are one fp32 each, on the
+// device; an absent alpha counts as 1, an absent beta as 0. All (n, c) tensors have one dtype, fp32
+// or bf16.
 struct MixNormArgs {
   Tensor y;           // (n, c) out
   Tensor rstd;        // (n) out, fp32
@@ -24,13 +25,13 @@ struct MixNormArgs {
 };
 void mix_norm(Stream& stream, const MixNormArgs& args);
 
-// The backward of mix_norm, in one pass. With d the gradient of `mixed`, in dx's type,
+// The backward of mix_norm, in one pass. With d the gradient of `mixed`, in dx's dtype,
 //   d = [dx if add_dx] + rstd * (dy - y * mean(dy * y, last axis)),
-// it gives the gradients of all that was mixed:
+// it computes
 //   dalpha <- [dalpha +] sum(d x);   dbeta <- [dbeta +] sign sum(d z)
 //   dz <- [dz if add_dz] + sign beta d;   dx <- alpha d
-// Where there is an alpha, y is made of x and z once more, with the forward's bits; else it is
-// read. An absent alpha or beta has no gradient; sums run in a fixed order.
+// With alpha, y is recomputed from x and z, with the forward's bits; without, it is read. An absent
+// alpha or beta has no gradient. Sums run in a fixed order.
 struct MixNormBackwardArgs {
   Tensor dx;           // (n, c) out, or in-out if add_dx
   Tensor dz = {};      // (n, c), given with beta
@@ -46,11 +47,11 @@ struct MixNormBackwardArgs {
   float sign = 1.0F;
   bool add_dx = false;
   bool add_dz = false;
-  bool accumulate = false;  // dalpha and dbeta
+  bool accumulate = false;  // add to dalpha and dbeta
 };
 void mix_norm_backward(Stream& stream, const MixNormBackwardArgs& args);
 
-// y += x: two gradients of one tensor meet.
+// y += x, e.g. two gradients of one tensor.
 struct AddArgs {
   Tensor y;  // any shape, in-out, fp32 or bf16
   Tensor x;

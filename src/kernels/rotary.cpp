@@ -13,7 +13,8 @@ Operation<RotaryTableArgs> table("rotary_table");
 Operation<RotaryNormArgs> forward("rotary_norm");
 Operation<RotaryNormBackwardArgs> backward("rotary_norm_backward");
 
-// x (b, t, heads, h) with an even h, and tables with a row for each position.
+// Checks that x is (b, t, heads, h) with an even h, and that the tables have a row for each
+// position.
 void check_rows(ArgumentCheck& check, std::string_view name, const Tensor& x, const Tensor& cos,
                 const Tensor& sin, const Tensor& rstd, std::int64_t first_position) {
   check.fp32_or_bf16(name, x, 4, "(b, t, heads, h)");
@@ -34,7 +35,7 @@ void rotary_table(Stream& stream, const RotaryTableArgs& args) {
   ArgumentCheck check("rotary_table");
   check.fp32_or_bf16("cos", args.cos, 2, "(t, h/2)");
   check.tensor("sin", args.sin, args.cos.shape, args.cos.dtype);
-  check.apart("cos", args.cos, "sin", args.sin);
+  check.no_overlap("cos", args.cos, "sin", args.sin);
   check.that(args.base > 0, "base must be positive");
   table.submit(stream, args, {.writes = {args.cos, args.sin}, .reads = {}});
 }
@@ -43,7 +44,7 @@ void rotary_norm(Stream& stream, const RotaryNormArgs& args) {
   ArgumentCheck check("rotary_norm");
   check_rows(check, "x", args.x, args.cos, args.sin, args.rstd, args.first_position);
   if (args.positions) check.tensor("positions", args.positions, {args.x.shape[0]}, DType::kI32);
-  check.apart({{"x", args.x}}, {{"rstd", args.rstd}, {"cos", args.cos}, {"sin", args.sin}});
+  check.no_overlap({{"x", args.x}}, {{"rstd", args.rstd}, {"cos", args.cos}, {"sin", args.sin}});
   forward.submit(
       stream, args,
       {.writes = {args.rstd}, .updates = {args.x}, .reads = {args.cos, args.sin, args.positions}});
@@ -54,8 +55,8 @@ void check_arguments(const RotaryNormBackwardArgs& args) {
   check_rows(check, "y", args.y, args.cos, args.sin, args.rstd, 0);
   check.tensor("dx", args.dx, args.y.shape, args.y.dtype);
   check.that(args.scale != 0.0F, "scale is 0");
-  check.apart({{"dx", args.dx}},
-              {{"y", args.y}, {"rstd", args.rstd}, {"cos", args.cos}, {"sin", args.sin}});
+  check.no_overlap({{"dx", args.dx}},
+                   {{"y", args.y}, {"rstd", args.rstd}, {"cos", args.cos}, {"sin", args.sin}});
 }
 
 void rotary_norm_backward(Stream& stream, const RotaryNormBackwardArgs& args) {

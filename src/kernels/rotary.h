@@ -9,10 +9,10 @@
 namespace muo {
 
 // cos and sin of p * base^(-2 j / h) for positions p < t and j < h/2, computed in double.
-// Written once at start-up. Su et al. 2021, "RoFormer", in the split-halves layout.
+// Computed once, at start-up. Su et al. 2021, "RoFormer", in the split-halves layout.
 struct RotaryTableArgs {
   Tensor cos;  // (t, h/2) out, fp32 or bf16
-  Tensor sin;  // (t, h/2) out, as cos
+  Tensor sin;  // (t, h/2) out, cos' dtype
   double base = 100000.0;
 };
 void rotary_table(Stream& stream, const RotaryTableArgs& args);
@@ -20,10 +20,9 @@ void rotary_table(Stream& stream, const RotaryTableArgs& args);
 // In place on every head row (x1, x2) of h values, split in halves:
 //   r = (x1 cos + x2 sin, -x1 sin + x2 cos)      rotation by minus theta, nanochat's sign
 //   x <- scale * r * rstd, rstd = 1 / sqrt(mean(r^2) + eps)
-// QK norm after rotary (nanochat gpt.py, CausalSelfAttention). Position of a row is its index along
-// t, plus `first_position`, plus its entry of `positions` where these are given; kernels check that
-// the tables have it. x, cos and sin are fp32 or bf16, all the same; in bf16 x is rounded
-// once, at the end.
+// QK norm after rotary (nanochat gpt.py, CausalSelfAttention). A row's position is its index along
+// t, plus `first_position`, plus its entry of `positions` if given; kernels check that the tables
+// contain it. x, cos and sin have one dtype, fp32 or bf16; in bf16 x is rounded once, at the end.
 struct RotaryNormArgs {
   Tensor x;     // (b, t, heads, h) in-out
   Tensor rstd;  // (b, t, heads) out, fp32
@@ -38,7 +37,7 @@ void rotary_norm(Stream& stream, const RotaryNormArgs& args);
 
 // In place on the gradient: dx holds d(output) on entry, d(input) on return. `y` is the forward's
 // output: with yhat = y / scale, dr = scale * rstd * (dy - yhat * mean(dy * yhat)), then the
-// inverse rotation. All but rstd are fp32 or bf16, all the same.
+// inverse rotation. All tensors but rstd have one dtype, fp32 or bf16.
 struct RotaryNormBackwardArgs {
   Tensor dx;    // (b, t, heads, h) in-out
   Tensor y;     // (b, t, heads, h)
@@ -48,7 +47,7 @@ struct RotaryNormBackwardArgs {
   float scale = 1.0F;
 };
 void rotary_norm_backward(Stream& stream, const RotaryNormBackwardArgs& args);
-// Throws Error as it does, for an operation that computes it on its way.
+// The argument checks of rotary_norm_backward, for an operation that fuses it; throws Error.
 void check_arguments(const RotaryNormBackwardArgs& args);
 
 }  // namespace muo

@@ -11,53 +11,52 @@ namespace muo {
 
 inline constexpr int kMaxAdamGroups = 8;
 
-// One AdamW group: constants of the run.
+// Hyper-parameters of one AdamW group.
 struct AdamHyper {
-  double lr = 0;  // initial; the step's is lr * lr_multiplier
+  double lr = 0;  // initial; a step's is lr * lr_multiplier
   double beta1 = 0, beta2 = 0;
   double eps = 0;
   double weight_decay = 0;  // not scheduled
 };
 
-// Everything of the optimizer that a run, or a run of a sweep, may set: the schedules as data. In
-// device memory; changing it needs no new capture. make_hyper_parameters() fills it.
+// All optimizer settings that differ between runs or trials of a sweep, including the schedules. In
+// device memory, so that changing them needs no new capture. make_hyper_parameters() fills it.
 struct HyperParameters {
   std::int64_t iterations = 1;  // N, the horizon of the schedules
   std::int64_t warmup_steps = 0;
   std::int64_t warmdown_steps = 0;  // W = rint(warmdown_ratio * N), half to even
   double final_lr_frac = 0;
-  double matrix_lr = 0;          // Muon's, initial
-  double muon_beta2 = 0;         // NorMuon's factored variance
-  double muon_weight_decay = 0;  // initial; to zero along a cosine, or a line
-  std::int64_t linear_weight_decay = 0;
+  double matrix_lr = 0;                  // Muon's, initial
+  double muon_beta2 = 0;                 // NorMuon's factored variance
+  double muon_weight_decay = 0;          // initial; decays to zero
+  std::int64_t linear_weight_decay = 0;  // 0: cosine decay, else linear
   double muon_momentum_start = 0, muon_momentum_peak = 0, muon_momentum_end = 0;
   std::int64_t muon_momentum_ramp = 1;  // steps from start to peak
   std::int64_t muon_nesterov = 1;       // 0: plain momentum
   AdamHyper adam[kMaxAdamGroups] = {};
-  // Of the numerics guard (kernels/commit.h); 0 turns each off.
-  double max_grad_norm = 0;        // above it gradients are scaled down to it
-  double outlier_deviations = 0;   // an outlier is so many standard deviations above the mean
+  // The numerics guard (kernels/commit.h); 0 turns each off.
+  double max_grad_norm = 0;        // larger gradients are scaled down to this norm
+  double outlier_deviations = 0;   // outliers exceed the mean by more standard deviations
   std::int64_t skip_outliers = 0;  // 1: their updates are not committed
 };
 
 enum class Verdict : std::int32_t { kOrdinary, kOutlier, kNotFinite };
 
-// What this step uses; every optimizer kernel reads it on the device. State is `step` and `updates`
-// only (both are saved in checkpoints); the rest is recomputed from them by advance_step.
+// A step's scalars, which every optimizer kernel reads on the device. Only `step` and `updates` are
+// state (both are saved in checkpoints); advance_step recomputes the rest from them.
 struct StepScalars {
-  std::int64_t step = 0;     // consumed batches; the schedules' position
+  std::int64_t step = 0;     // consumed batches; position in the schedules
   std::int64_t updates = 0;  // committed updates; Adam's t is updates + 1
-  // As every rank decided from the same totals (kernels/commit.h):
+  // decide()'s results, the same on all ranks (kernels/commit.h):
   std::int32_t commit = 0;  // 1: state and weights are written
   Verdict verdict = Verdict::kOrdinary;
-  float gradient_scale = 1;  // clipping: what commits read is gradient * this
+  float gradient_scale = 1;  // clipping: commits multiply gradients by this
   float loss_deviations = 0, norm_deviations = 0;
   float lr_multiplier = 0;
   float muon_momentum = 0;
-  float muon_look_ahead = 0;  // weight of the momentum in Muon's input: Nesterov's, or 1
+  float muon_look_ahead = 0;  // weight of the momentum in Muon's input: mu for Nesterov, else 1
   float muon_beta2 = 0;
-  double matrix_lr =
-      0;  // double: each shape multiplies sqrt(max(1, rows / columns)) before rounding
+  double matrix_lr = 0;  // double, as it is multiplied by muon_rate() before rounding
   float muon_weight_decay = 0;
   struct Adam {
     float lr, beta1, beta2, eps, weight_decay;
@@ -79,7 +78,7 @@ MUO_HOST_DEVICE inline double lr_multiplier_at(const HyperParameters& hyper, std
 }
 
 MUO_HOST_DEVICE inline double muon_momentum_at(const HyperParameters& hyper, std::int64_t it) {
-  if (it < hyper.muon_momentum_ramp) {  // first: in a short run the ramp wins over the warmdown
+  if (it < hyper.muon_momentum_ramp) {  // in a short run the ramp has priority over the warmdown
     const double p = static_cast<double>(it) / static_cast<double>(hyper.muon_momentum_ramp);
     return (1.0 - p) * hyper.muon_momentum_start + p * hyper.muon_momentum_peak;
   }
@@ -99,7 +98,7 @@ MUO_HOST_DEVICE inline double muon_weight_decay_at(const HyperParameters& hyper,
   return hyper.muon_weight_decay * 0.5 * (1.0 + cos(kPi * p));
 }
 
-// All of a step's scalars from `step` and `updates`.
+// Computes all of a step's scalars from `step` and `updates`.
 MUO_HOST_DEVICE inline void fill_step_scalars(const HyperParameters& hyper, StepScalars& scalars) {
   const double multiplier = lr_multiplier_at(hyper, scalars.step);
   scalars.commit = 0;
@@ -123,14 +122,14 @@ MUO_HOST_DEVICE inline void fill_step_scalars(const HyperParameters& hyper, Step
   }
 }
 
-// First node of a step's graph: fill_step_scalars on the device.
+// fill_step_scalars on the device; the first node of a step's graph.
 struct AdvanceStepArgs {
   Tensor scalars;  // StepScalars, in-out
   Tensor hyper;    // HyperParameters
 };
 void advance_step(Stream& stream, const AdvanceStepArgs& args);
 
-// Last: ++step; updates += commit.
+// ++step; updates += commit. The last node of a step's graph.
 struct FinishStepArgs {
   Tensor scalars;  // StepScalars, in-out
 };

@@ -32,19 +32,19 @@ void symmetric_product(Stream& stream, const SymmetricProductArgs& args) {
   const std::int64_t k = args.a.shape[args.transpose_a ? 1 : 2];
   check.tensor("a", args.a, args.transpose_a ? Shape{batch, k, n} : Shape{batch, n, k},
                args.d.dtype);
-  check.that(k > 0 || args.d.numel() == 0, "a has nothing to multiply");
-  constexpr std::int64_t kMax = std::numeric_limits<int>::max();  // of the BLAS interface
+  check.that(k > 0 || args.d.numel() == 0, "a has no columns to multiply");
+  constexpr std::int64_t kMax = std::numeric_limits<int>::max();  // limit of the BLAS interface
   check.that(n <= kMax && k <= kMax, "an extent is above 2^31 - 1");
-  check.apart("d", args.d, "a", args.a);
+  check.no_overlap("d", args.d, "a", args.a);
   if (args.b) {
     check.that(!args.transpose_a, "a is transposed, but b is given");
     check.tensor("a", args.a, square, args.d.dtype);
     check.tensor("b", args.b, square, args.d.dtype);
-    check.apart("d", args.d, "b", args.b);
+    check.no_overlap("d", args.d, "b", args.b);
   }
   if (args.c) {
     check.tensor("c", args.c, square, args.d.dtype);
-    check.same_or_apart("d", args.d, "c", args.c);
+    check.same_or_no_overlap("d", args.d, "c", args.c);
   }
   operation.submit(stream, args, {.writes = {args.d}, .reads = {args.c, args.a, args.b}});
 }

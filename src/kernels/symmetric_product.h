@@ -5,13 +5,13 @@
 
 namespace muo {
 
-// d <- alpha a b + beta c + diagonal I, as gemm computes it, where the caller knows that this is
-// symmetric: of the product blocks on and below the diagonal are computed, about half the work of
-// gemm, and what lies above is their mirror image, the same bits. All are batches of one dtype,
-// fp32 or bf16; a and b are symmetric matrices that commute, (batch, n, n), or b is absent:
-// then it is a a^T, a (batch, n, k), or with transpose_a it is a^T a, a (batch, k, n). c, which is
-// symmetric, may be absent or be d, as in gemm; d overlaps neither a nor b. `diagonal` is added to
-// what gemm rounds, and the sum is rounded again.
+// d <- alpha a b + beta c + diagonal I, as gemm computes it, for results that the caller knows to
+// be symmetric: only blocks on and below the diagonal are computed, about half the work of gemm,
+// and mirrored bit by bit. All tensors are batches of one dtype, fp32 or bf16. a and b are
+// symmetric matrices that commute, (batch, n, n); or b is absent, and the product is a a^T with a
+// (batch, n, k), or, with transpose_a, a^T a with a (batch, k, n). c is symmetric and may be absent
+// or be d, as in gemm; d must overlap neither a nor b. `diagonal` is added to gemm's rounded
+// result, and the sum is rounded again.
 struct SymmetricProductArgs {
   Tensor d;    // (batch, n, n) out
   Tensor c{};  // optional

@@ -14,7 +14,7 @@ void transpose(Stream& stream, const TransposeArgs& args) {
   ArgumentCheck check("transpose");
   check.fp32_or_bf16("x", args.x, 3, "(batch, R, C)");
   check.fp32_or_bf16("y", args.y, {args.x.shape[0], args.x.shape[2], args.x.shape[1]});
-  check.apart("y", args.y, "x", args.x);
+  check.no_overlap("y", args.y, "x", args.x);
   operation.submit(stream, args, {.writes = {args.y}, .reads = {args.x}});
 }
 

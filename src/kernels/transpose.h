@@ -6,7 +6,7 @@
 namespace muo {
 
 // y <- x^T for each matrix of a batch, in y's dtype: fp32 or bf16, rounded to nearest, ties to
-// even. y and x do not overlap.
+// even. y and x must not overlap.
 struct TransposeArgs {
   Tensor y;  // (batch, C, R) out
   Tensor x;  // (batch, R, C)

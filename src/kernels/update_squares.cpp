@@ -16,7 +16,7 @@ void sum_update_squares(Stream& stream, const SumUpdateSquaresArgs& args) {
   for (const UpdatePiece& piece : args.pieces)
     check.that(0 <= piece.param && piece.param < args.sums.shape[0] && 0 <= piece.first &&
                    piece.first + piece.parts <= args.squares.shape[0],
-               "a piece outside of sums or squares");
+               "a piece lies outside of sums or squares");
   operation.submit(stream, args, {.writes = {}, .updates = {args.sums}, .reads = {args.squares}});
 }
 

@@ -14,7 +14,7 @@ struct Kept {
 
 class KeptBuffer final : public Buffer {
  public:
-  // `kept` has capacity for one more: giving memory back does not allocate.
+  // `kept` has capacity for one more buffer, so that the destructor does not allocate.
   KeptBuffer(std::unique_ptr<Buffer> buffer, std::shared_ptr<Kept> kept)
       : buffer_(std::move(buffer)), kept_(std::move(kept)) {}
   ~KeptBuffer() override {

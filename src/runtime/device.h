@@ -17,19 +17,20 @@ class Buffer {
   [[nodiscard]] virtual std::int64_t bytes() const = 0;
 };
 
-inline constexpr std::int64_t kAlignment = 256;  // cudaMalloc's; enough for 128-bit loads and TMA
+inline constexpr std::int64_t kAlignment = 256;  // as cudaMalloc; enough for 128-bit loads and TMA
 
 enum class StreamPriority : std::uint8_t { kNormal, kHigh, kLow };
 
-// One device as seen by the one thread that drives it.
+// One device, as seen by the one thread that drives it.
 class Device {
  public:
   virtual ~Device() = default;
   [[nodiscard]] virtual int rank() const = 0;  // in the DeviceGroup
-  // The calling thread drives this device from now on. Once in each thread, before anything else.
+  // Makes the calling thread the one that drives this device. Called once per thread, before
+  // anything else.
   virtual void bind_thread() = 0;
-  // `what` names the memory in the error when there is not enough. After seal(), or while a stream
-  // of this device captures, allocating is an error.
+  // `what` names the memory in errors. Throws Error if there is not enough memory, after seal(), or
+  // while a stream of this device captures.
   [[nodiscard]] virtual std::unique_ptr<Buffer> allocate(std::int64_t bytes,
                                                          std::string_view what) = 0;
   // Host memory that the device can copy from and to.
@@ -37,8 +38,8 @@ class Device {
                                                                 std::string_view what) = 0;
   [[nodiscard]] virtual std::unique_ptr<Stream> make_stream(StreamPriority priority) = 0;
   [[nodiscard]] virtual std::unique_ptr<Event> make_event() = 0;
-  virtual void seal() = 0;                                     // start-up is over
-  [[nodiscard]] virtual std::int64_t allocations() const = 0;  // so far, both kinds
+  virtual void seal() = 0;                                     // ends start-up: no more allocations
+  [[nodiscard]] virtual std::int64_t allocations() const = 0;  // number so far, both kinds
 };
 
 }  // namespace muo

@@ -18,21 +18,21 @@
 namespace muo {
 namespace {
 
-// Remembers the first failure; a root cause displaces the PeerFailed that it provoked.
+// Keeps the first failure; a root cause takes precedence over the PeerFailed that it provoked.
 class FirstFailure {
  public:
-  // Rank -1: of another process, whose text says where.
+  // Rank -1: a failure of another process, whose text names its place.
   void keep(int rank, std::int64_t step, bool is_root_cause, std::exception_ptr exception) {
     const std::lock_guard lock(mutex_);
     Failure& slot = is_root_cause ? root_cause_ : consequence_;
     if (!slot.exception) slot = {std::move(exception), rank, step};
     changed_.notify_all();
   }
-  // If all that is known is a consequence, until its cause is, or for `patience`.
-  void await_root_cause(std::chrono::milliseconds patience) {
+  // If only a consequence is known, waits until its root cause is, or for `timeout`.
+  void await_root_cause(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     if (consequence_.exception)
-      changed_.wait_for(lock, patience, [this] { return root_cause_.exception != nullptr; });
+      changed_.wait_for(lock, timeout, [this] { return root_cause_.exception != nullptr; });
   }
   [[nodiscard]] bool any() const {
     const std::lock_guard lock(mutex_);
@@ -66,7 +66,7 @@ class FirstFailure {
     } catch (const Error& error) {
       return {.text = error.what()};
     }
-    return {.text = "a failure of which nothing is known"};
+    return {.text = "unknown failure"};
   }
 
  private:
@@ -82,7 +82,7 @@ class FirstFailure {
 };
 
 Timeouts timeouts_of(const GroupOptions& options) {
-  Timeouts timeouts{.asked = options.watch.stuck_after};
+  Timeouts timeouts{.requested = options.watch.stuck_after};
   if (options.plugin != nullptr) timeouts.in_steps = options.plugin->timeout;
   return timeouts;
 }
@@ -104,10 +104,10 @@ HostWorld host_world(const GroupOptions& options) {
   return out;
 }
 
-// Of a wait on a device: the watchdog, which knows more, speaks first.
+// Deadline of waits on a device: later than the watchdog's, whose report is more precise.
 Timeouts::Time deadline_of(const GroupOptions& options) {
   const Timeouts timeouts = timeouts_of(options);
-  return timeouts.endless() ? Timeouts::Time::zero() : timeouts.most() + std::chrono::seconds(5);
+  return timeouts.endless() ? Timeouts::Time::zero() : timeouts.longest() + std::chrono::seconds(5);
 }
 
 }  // namespace
@@ -130,7 +130,7 @@ class DeviceGroup::Impl {
                    .idle_elsewhere = idle_elsewhere(options.processes)}) {
     const CommunicatorMembers members{.world = options.world,
                                       .local = local_,
-                                      .meeting = rendezvous_,
+                                      .rendezvous = rendezvous_,
                                       .processes = options.processes};
     communicators_ = options.plugin != nullptr
                          ? options.plugin->make_communicators(options.communicator, members,
@@ -138,9 +138,9 @@ class DeviceGroup::Impl {
                          : make_host_communicators(host_world(options), rendezvous_);
     if (options.processes != nullptr)
       options.processes->on_failure(
-          [this](const std::string& cause, int exit_code) { fail_elsewhere(cause, exit_code); });
+          [this](const std::string& cause, int exit_code) { on_remote_failure(cause, exit_code); });
     try {
-      on_every_rank("the making of its device", [this](int rank) { make_rank(rank); });
+      on_every_rank("the creation of its device", [this](int rank) { make_rank(rank); });
     } catch (...) {
       if (options.processes != nullptr) options.processes->on_failure({});
       end_ranks();
@@ -155,7 +155,7 @@ class DeviceGroup::Impl {
   Impl& operator=(const Impl&) = delete;
 
   void run(const std::function<void(RankContext&)>& body) {
-    MUO_CHECK(usable_, "a rank of this group has failed before");
+    MUO_CHECK(usable_, "a rank of this device group has failed before");
     on_every_rank("the start-up", [&](int rank) {
       RankContext& context = at(rank)->context();
       context.device.bind_thread();
@@ -170,7 +170,7 @@ class DeviceGroup::Impl {
     MUO_CHECK(options.ranks_per_device >= 1, options.ranks_per_device, " ranks per device");
     return options.local();
   }
-  // A rank's end of a communicator may wait for the others'.
+  // Ranks end concurrently, as the end of a rank's communicator may wait for the others'.
   void end_ranks() noexcept {
     const Watchdog::Scope watched(watchdog_);
     try {
@@ -178,7 +178,7 @@ class DeviceGroup::Impl {
         if (at(rank)) at(rank)->finish();
       });
       at_once("the end of its device", [this](int rank) { at(rank).reset(); });
-    } catch (const ThreadRefused&) {  // ranks_ ends them, one after another
+    } catch (const ThreadRefused&) {  // ranks_ destroys them sequentially
     }
   }
   [[nodiscard]] std::size_t index(int rank) const {
@@ -205,13 +205,13 @@ class DeviceGroup::Impl {
                                       &interruption_, options_.processes);
   }
 
-  // If one throws, the others are released; the first root cause is rethrown here.
+  // If a rank throws, the others are released; the first root cause is rethrown here.
   void on_every_rank(const char* phase, const std::function<void(int rank)>& body) {
     const auto failed = [this](int rank, bool is_root_cause) {
       failure_.keep(rank, progress_[index(rank)].view().step, is_root_cause,
                     std::current_exception());
       watchdog_.group_failed();
-      if (is_root_cause) tell_processes();
+      if (is_root_cause) report_to_processes();
       release_all();
     };
     {
@@ -227,12 +227,13 @@ class DeviceGroup::Impl {
       });
     }
     usable_ = !failure_.any();
-    if (options_.processes != nullptr) failure_.await_root_cause(kCauseFromElsewhere);
+    if (options_.processes != nullptr) failure_.await_root_cause(kRemoteCauseTimeout);
     failure_.rethrow_if_any();
   }
 
-  // A rank that a peer's failure stopped may itself be its cause: its device gave up waiting, say,
-  // which the peer's saw first. Its communicator knows.
+  // A rank that was stopped by a peer's failure may itself be the root cause: for example, its
+  // device timed out, and the peer's noticed that first. Its communicator's check() throws the
+  // cause.
   void body_or_cause(int rank, const std::function<void(int rank)>& body) {
     try {
       body(rank);
@@ -243,24 +244,25 @@ class DeviceGroup::Impl {
   }
 
   void fail(const Stuck& stuck) {
-    // NCCL's guide: with several GPUs in a process a launch may wait for another rank's.
+    // According to NCCL's guide, with several GPUs in a process a launch may wait for another
+    // rank's.
     const bool may_block = options_.plugin != nullptr && local_.count > options_.ranks_per_device;
     failure_.keep(stuck.rank, stuck.step, /*is_root_cause=*/true,
                   std::make_exception_ptr(Error(
                       stuck.what + (may_block ? "; several GPUs of one process may have blocked "
                                                 "each other: try --process-per-device"
                                               : ""))));
-    tell_processes();
+    report_to_processes();
   }
-  void tell_processes() {
+  void report_to_processes() {
     if (options_.processes == nullptr) return;
     const Watchdog::Cause cause = failure_.cause();
     ProcessGroup& processes = *options_.processes;
     processes.fail(concat(processes.describe(processes.process()), ": ", cause.text),
                    cause.exit_code);
   }
-  // Another process fails.
-  void fail_elsewhere(const std::string& cause, int exit_code) {
+  // Called when another process has failed.
+  void on_remote_failure(const std::string& cause, int exit_code) {
     failure_.keep(-1, -1, /*is_root_cause=*/true,
                   exit_code == 2 ? std::make_exception_ptr(InputError(cause))
                                  : std::make_exception_ptr(Error(cause)));
@@ -275,7 +277,7 @@ class DeviceGroup::Impl {
     communicators_->abort();
   }
 
-  // Calls task(rank) on a thread for each rank, and joins them.
+  // Calls task(rank) on one thread per rank, and joins them.
   template <class Task>
   void at_once(const char* phase, const Task& task) {
     std::vector<std::jthread> threads;
@@ -286,15 +288,15 @@ class DeviceGroup::Impl {
           const RankProgress::Thread thread(progress_[index(rank)], phase);
           task(rank);
         }));
-    } catch (...) {  // the system refuses a thread: those that run must not wait for it
+    } catch (...) {  // no thread available: the running ones must not wait for it
       usable_ = false;
       release_all();
       throw;
     }
   }
 
-  // The other processes' word may be behind what it did to this one's collectives.
-  static constexpr std::chrono::seconds kCauseFromElsewhere{3};
+  // Another process' report may arrive after its effect on this one's collectives.
+  static constexpr std::chrono::seconds kRemoteCauseTimeout{3};
 
   const GroupOptions options_;
   const RankRange local_;

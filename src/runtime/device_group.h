@@ -18,23 +18,23 @@
 
 namespace muo {
 
-// All that a rank's thread gets. A rank is neither a device index nor a thread number.
+// Everything that a rank's thread needs. A rank is neither a device index nor a thread number.
 struct RankContext {
   int rank = 0;
   int world = 1;
   Device& device;
   Stream& compute;
-  Stream& comm;    // every collective, in one total order; compute itself with Branches::kOne
-  Stream& update;  // owners' optimizer work, beside backward; likewise
+  Stream& comm;    // all collectives, in one total order; is `compute` with Branches::kOne
+  Stream& update;  // optimizer work of owners, concurrent with backward; likewise
   Communicator& communicator;
-  Rendezvous& barrier;  // of this process' ranks' threads, outside captures
+  Rendezvous& barrier;  // for the threads of this process' ranks, outside captures
   RankProgress& progress;
-  CommonMemory* common = nullptr;        // of this process' ranks; absent where each has a device's
+  CommonMemory* common = nullptr;  // of this process' ranks; null if each has memory of a device
   Interruption* interruption = nullptr;  // of this process' ranks
-  ProcessGroup* processes = nullptr;     // that hold the world; null: this one holds all of it
+  ProcessGroup* processes = nullptr;     // of the world; null: this process has all ranks
 
-  // Until what was enqueued on `stream`, or what `event` recorded, is done. Throws PeerFailed if a
-  // peer failed meanwhile: what device memory holds is then of no use.
+  // Waits until the work enqueued on `stream`, or before the record of `event`, is done. Throws
+  // PeerFailed if a peer failed meanwhile; device memory then must not be used.
   void wait(Stream& stream) const { wait_for(stream); }
   void wait(Event& event) const { wait_for(event); }
 
@@ -50,25 +50,25 @@ struct RankContext {
   }
 };
 
-// Streams of a rank. With one, its work has a single order, as `compute` is `comm` and `update`
-// too: slower, but then no hardware queue can hold a collective in front of what its peers on the
-// same device wait for.
+// Number of streams per rank. With kOne, `comm` and `update` are `compute`, so that a rank's work
+// has a single order: slower, but then no hardware queue can hold a collective ahead of work that
+// its peers on the same device wait for.
 enum class Branches : std::uint8_t { kOne = 1, kThree = 3 };
 
 struct GroupOptions {
   int world = 1;
-  // Of a launched world, of which this process holds a part; null: all of it.
+  // The launched world, of which this process holds a part; null: this process holds all of it.
   ProcessGroup* processes = nullptr;
-  ProcessExchange* exchange = nullptr;  // of their host ranks
-  // Empty: one where ranks share a device, whose driver may give every fork of a graph a queue of
-  // its own, in turn; else three.
+  ProcessExchange* exchange = nullptr;  // between host ranks of `processes`
+  // Empty: kOne if ranks share a device, as its driver may put each fork of a graph on another
+  // hardware queue; else kThree.
   std::optional<Branches> branches = {};
-  const BackendPlugin* plugin = nullptr;  // of the devices; null: the host's own
-  int ranks_per_device = 1;               // virtual ranks that share a device, of a plug-in
-  int first_device = 0;                   // of a plug-in: the one of the first rank here
+  const BackendPlugin* plugin = nullptr;  // backend of the devices; null: host
+  int ranks_per_device = 1;               // virtual ranks that share a device of the plug-in
+  int first_device = 0;                   // plug-in's index of the first local rank's device
   CommunicatorKind communicator = CommunicatorKind::kHost;
-  // Host backend: graphs replay their nodes in a pseudo-random topological order, anew at each
-  // launch, so that a forgotten event is a wrong result. Without it, in capture order.
+  // Host backend: graphs replay their nodes in a pseudo-random topological order, a new one at each
+  // launch, so that a missing event yields wrong results. Empty: in capture order.
   std::optional<std::uint64_t> random_order_seed = {};
   WatchOptions watch = {};
 
@@ -78,7 +78,7 @@ struct GroupOptions {
   }
   [[nodiscard]] bool is_first() const { return processes == nullptr || processes->is_first(); }
   [[nodiscard]] int devices_here() const { return local().count / ranks_per_device; }
-  // The same devices for work that is not shared with other processes.
+  // The same devices, for work that is not shared with other processes.
   [[nodiscard]] GroupOptions alone() const {
     GroupOptions out = *this;
     out.world = local().count;
@@ -91,8 +91,8 @@ struct GroupOptions {
   }
 };
 
-// The ranks of this process: a thread, a device and a communicator each. What fails here is told to
-// the other processes, and what fails there ends these ranks, with the cause.
+// The ranks of this process, each with a thread, a device and a communicator. A failure here is
+// reported to the other processes, and a failure there ends these ranks with its cause.
 class DeviceGroup {
  public:
   explicit DeviceGroup(const GroupOptions& options);
@@ -101,10 +101,10 @@ class DeviceGroup {
   DeviceGroup& operator=(const DeviceGroup&) = delete;
 
   // Runs `body` once per rank, each on its own thread, and joins them. If ranks throw, or are stuck
-  // (watchdog.h), the communicator and the barrier break at once, so that peers end with
-  // PeerFailed, and the first root cause is rethrown here as Error, with "rank R, step S: " before
-  // its text (InputError keeps its type and text). The group is unusable afterwards. If a rank does
-  // not come back even then, the program ends. What `body` allocates on the devices of a plug-in is
+  // (watchdog.h), the communicator and the barrier are aborted, so that peers end with PeerFailed,
+  // and the first root cause is rethrown here as Error, its text prefixed by "rank R, step S: "
+  // (InputError keeps its type and text). The group is unusable afterwards. If a rank does not
+  // return even then, the program ends. Memory that `body` allocates on devices of a plug-in is
   // freed with the group, when all devices are idle.
   void run(const std::function<void(RankContext&)>& body);
 

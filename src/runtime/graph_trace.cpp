@@ -42,8 +42,8 @@ namespace {
 
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
-// Who touched a range of bytes last: the node that wrote it, and since then, per stream, the last
-// node that read it (an earlier reader of the same stream is ordered by the stream).
+// Last accesses to a range of bytes: the node that wrote it, and since then, per stream, the last
+// node that read it (earlier readers of the same stream are ordered by the stream).
 struct History {
   std::uint32_t writer = kNone;
   std::vector<std::uint32_t> readers;  // empty, or one per stream
@@ -55,7 +55,7 @@ class RaceFinder {
 
   void run() {
     for (std::uint32_t node = 0; node < trace_.nodes.size(); ++node) {
-      // Reads first: a node that reads and writes the same bytes has a reader's duties as well.
+      // Reads first: a node that reads and writes the same bytes must be ordered as a reader, too.
       for (const bool write : {false, true})
         for (const Access& access : trace_.nodes[node].accesses)
           if (access.write == write && access.bytes > 0) touch(node, access);
@@ -81,13 +81,13 @@ class RaceFinder {
       }
     }
     if (!access.write) return;
-    // One range again, so that the map does not grow with the number of views.
+    // Merge into one range, so that the map does not grow with the number of views.
     first->second.writer = node;
     first->second.readers.clear();
     ranges_.erase(std::next(first), last);
   }
 
-  // The range that begins at `at`, made by cutting the one around it.
+  // The range that begins at `at`, split from the one that contains it if necessary.
   Map::iterator split(const std::byte* at) {
     const auto next = ranges_.lower_bound(at);
     if (next != ranges_.end() && next->first == at) return next;

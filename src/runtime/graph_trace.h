@@ -9,15 +9,15 @@
 
 namespace muo {
 
-// Which nodes of a trace must have run before which: a vector clock per node, one entry per stream.
-// Entry s counts the nodes of stream s that have run when the node starts. Throws Error for a trace
-// whose streams are not in order, or whose nodes follow later ones.
+// Partial order of a trace's nodes: a vector clock per node, one entry per stream. Entry s is the
+// number of nodes of stream s that have run when the node starts. Throws Error for a trace whose
+// streams are not in order, or whose nodes depend on later ones.
 class TraceOrder {
  public:
   explicit TraceOrder(const GraphTrace& trace);
 
   [[nodiscard]] std::size_t streams() const { return streams_; }
-  // The index of a node on its own stream, from 1.
+  // Index of a node on its own stream, from 1.
   [[nodiscard]] std::uint32_t position(std::uint32_t node) const { return positions_[node]; }
   [[nodiscard]] std::size_t stream(std::uint32_t node) const { return stream_of_[node]; }
   [[nodiscard]] std::span<const std::uint32_t> clock(std::uint32_t node) const {
@@ -34,13 +34,13 @@ class TraceOrder {
   std::vector<std::uint32_t> clocks_;  // nodes x streams
 };
 
-// Throws Error, naming both nodes and the bytes, if two nodes of the trace touch the same bytes, at
-// least one writes, and no path of dependencies orders them: a forgotten event (FastTrack,
-// Flanagan & Freund 2009, with one clock per stream).
+// Throws Error that names both nodes and the bytes if two nodes access the same bytes, at least one
+// writes, and no path of dependencies orders them: a missing event (FastTrack, Flanagan & Freund
+// 2009, with one clock per stream).
 void check_races(const GraphTrace& trace);
 
-// The graph in Graphviz's language: a node for each task, with its number and name, in a
-// column for its stream; an edge from each node that it waits for.
+// The graph in Graphviz' language: one node per task, with its number and name, in a cluster per
+// stream; edges from each node to those that wait for it.
 std::string trace_dot(const GraphTrace& trace);
 
 }  // namespace muo

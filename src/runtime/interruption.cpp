@@ -6,7 +6,7 @@
 namespace muo {
 
 void Interruption::request() noexcept {
-  meeting_.interrupt([this] {
+  rendezvous_.interrupt([this] {
     State open = State::kOpen;
     if (!state_.compare_exchange_strong(open, State::kGivenUp) || !on_host_) return false;
     for (RankProgress& rank : ranks_)
@@ -26,7 +26,7 @@ void Interruption::check() const {
 }
 
 void Interruption::recover(const std::function<void()>& leader) {
-  meeting_.recover([&] {
+  rendezvous_.recover([&] {
     state_ = State::kClosed;
     for (RankProgress& rank : ranks_)
       rank.interrupt(false);

@@ -13,8 +13,8 @@
 namespace muo {
 namespace {
 
-// Where plug-ins lie: beside the core library, whose builds for newer CPUs are in
-// glibc-hwcaps/<level> there.
+// Folder of the plug-ins, which is that of the core library; builds of the core for newer CPUs are
+// in glibc-hwcaps/<level> there.
 std::filesystem::path folder_of_plugins() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&load_cuda), &info) == 0) return {};
@@ -32,17 +32,18 @@ LoadedPlugin open_plugin(const std::string& file) {
   loaded.plugin = of_this_build(entry);
   if (loaded.plugin == nullptr)
     loaded.missing = concat((folder_of_plugins() / file).string(),
-                            " belongs to another version of muograph: build all of it anew");
+                            " belongs to another version of muograph: rebuild all of it");
   return loaded;
 }
 
-// What the user has set stays. CUDA reads them once, at its first call; no other thread runs yet.
+// Keeps values that the user has set. CUDA reads them once, at its first call; no other thread runs
+// yet.
 // NOLINTBEGIN(concurrency-mt-unsafe)
 void set_environment_for_cuda() {
   // Hardware queues: with the default of 8, kernels of one stream can hold up another's.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  // Of cuBLASLt and cuDNN what is used, instead of gigabytes and seconds in each process. No kernel
-  // is left to load when collectives run: warm_up_and_capture() sees to it.
+  // Loads only the used parts of cuBLASLt and cuDNN, instead of gigabytes and seconds per process.
+  // No kernel remains to be loaded when collectives run: warm_up_and_capture() ensures that.
   setenv("CUDA_MODULE_LOADING", "LAZY", 0);
 }
 // NOLINTEND(concurrency-mt-unsafe)
@@ -56,7 +57,8 @@ void* open_beside_core(const std::string& file, std::string& missing) {
     missing = concat("this build has no ", file);
     return nullptr;
   }
-  // Never unloaded: what it registered or started may be called until the process ends.
+  // Never unloaded: functions that it registered, or threads that it started, may run until the
+  // process ends.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr)
     missing = concat(file, " does not load: ", dlerror());  // NOLINT(concurrency-mt-unsafe)
@@ -78,8 +80,7 @@ LoadedPlugin load_cuda() {
   LoadedPlugin cuda = load_plugin(stand_in != nullptr ? stand_in : "muograph_cuda");
   if (cuda.plugin == nullptr) {
     if (cuda.missing.find("cannot open shared object file") != std::string::npos)
-      cuda.missing +=
-          "; install CUDA 13's libraries, or add the folder that holds them to LD_LIBRARY_PATH";
+      cuda.missing += "; install CUDA 13's libraries, or add their folder to LD_LIBRARY_PATH";
     return cuda;
   }
   std::string missing = cuda.plugin->missing();

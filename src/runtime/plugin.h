@@ -12,54 +12,55 @@
 
 namespace muo {
 
-// Both sides of the seam are built from one tree; a library of another build is refused.
+// Core and plug-ins are built from one tree; a library of another build is rejected.
 inline constexpr std::uint32_t kPluginVersion = 6;
 
-// A backend that lives in a shared library of its own (decision cuda-is-a-plug-in). The library
-// links the core, registers its kernels when it is loaded, and exports
+// A backend in its own shared library (decision cuda-is-a-plug-in). The library links the core,
+// registers its kernels when it is loaded, and exports
 //   extern "C" const muo::BackendPlugin* muograph_backend_plugin();
 struct BackendPlugin {
   std::uint32_t version = kPluginVersion;
-  // Empty if devices can be used; else one line: what is missing, and what to do.
+  // Empty if devices can be used; else one line: the problem and the remedy.
   std::string (*missing)() = nullptr;
   int (*device_count)() = nullptr;
-  std::string (*name)(int index) = nullptr;  // of the device's kind, as its maker calls it
+  std::string (*name)(int index) = nullptr;  // the vendor's name of the device's model
   // One line for `doctor`: name, memory, compute capability.
   std::string (*describe)(int index) = nullptr;
-  // Bytes of memory that are free on device `index` now, and that it has.
+  // Free and total memory of device `index`, in bytes.
   std::int64_t (*available_memory)(int index) = nullptr;
   std::int64_t (*total_memory)(int index) = nullptr;
-  // Empty if each of the first `count` devices can access the others' memory; else who cannot
-  // whose.
+  // Empty if each of the first `count` devices can access the others' memory; else a message that
+  // names a pair which cannot.
   std::string (*no_peer_access)(int count) = nullptr;
-  // Device `index`, for the rank of the calling thread. Throws Error.
+  // Makes device `index` for `rank`, on the calling thread. Throws Error.
   std::unique_ptr<Device> (*make_device)(int rank, int index) = nullptr;
-  // The ends of `members`. A device that waits for a peer's gives up after `deadline`; 0: never.
-  // Throws InputError if this kind cannot serve these devices, and says which can.
+  // Makes the local ends of `members`. A device's wait for a peer ends with an error after
+  // `deadline`; 0: never. Throws InputError, naming an alternative, if this kind does not support
+  // these devices.
   std::unique_ptr<CommunicatorGroup> (*make_communicators)(
       CommunicatorKind kind, const CommunicatorMembers& members,
       std::chrono::milliseconds deadline) = nullptr;
-  // Memory that the host and device `index` reach at one address, where the device works on it at
-  // its own speed; not zeroed. For tests of kernels: a run copies. Throws Error.
+  // Memory that the host and device `index` access at the same address, the device at its full
+  // speed; not zeroed. For tests of kernels only. Throws Error.
   std::unique_ptr<Buffer> (*allocate_managed)(int index, std::int64_t bytes) = nullptr;
-  // Timeouts::in_steps with these devices.
+  // Timeouts::in_steps for these devices.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
 
-// What became of loading a backend: a plug-in, or one line that says why there is none.
+// Result of loading a backend: the plug-in, or one line with the reason why there is none.
 struct LoadedPlugin {
   const BackendPlugin* plugin = nullptr;
   std::string missing = {};
 };
 
-// Loads a library from the folder of the core library, where plug-ins lie. It stays loaded. Null:
-// `missing` says in one line why.
+// Loads a library from the core library's folder, for the life of the process. Null on failure,
+// with a one-line reason in `missing`.
 void* open_beside_core(const std::string& file, std::string& missing);
 
-// Loads lib<name>.so, as above. Later calls return what the first one found.
+// Loads lib<name>.so, as above. Later calls return the first call's result.
 LoadedPlugin load_plugin(std::string_view name);
-// The CUDA backend: the plug-in is there and finds a device. Tests put another plug-in into its
-// place: MUO_CUDA_PLUGIN=muograph_simt.
+// Loads the CUDA backend; fails if it finds no device. Tests load another plug-in instead:
+// MUO_CUDA_PLUGIN=muograph_simt.
 LoadedPlugin load_cuda();
 
 }  // namespace muo

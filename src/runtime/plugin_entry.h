@@ -4,7 +4,7 @@
 
 namespace muo {
 
-// The plug-in that `entry` returns; null if there is no entry, or if it is from another build.
+// The plug-in that `entry` returns; null if `entry` is null or from another build.
 template <class Plugin>
 const Plugin* of_this_build(const Plugin* (*entry)()) {
   return entry != nullptr && entry()->version == kPluginVersion ? entry() : nullptr;

@@ -30,14 +30,14 @@ constexpr std::array<Look, 5> kLooks = {{{"step", 0xFF4A6FA5},
                                          {"layer", 0xFFB8A04A},
                                          {"collective", 0xFF8E6C8A}}};
 
-// Category 0 is NVTX's for no category.
+// In NVTX, category 0 means none.
 constexpr std::uint32_t category_of(ProfileKind kind) {
   return static_cast<std::uint32_t>(kind) + 1;
 }
 
 class Domain {
  public:
-  // Without a profiler NVTX hands out no domain.
+  // NVTX returns no domain if no profiler is attached.
   Domain() noexcept : handle_(nvtxDomainCreateA("muograph")) {
     if (handle_ == nullptr) return;
     std::uint32_t category = category_of(ProfileKind::kStep);
@@ -46,7 +46,7 @@ class Domain {
   }
   [[nodiscard]] nvtxDomainHandle_t handle() const { return handle_; }
 
-  // A range may begin a profiler's recording only if its name is registered.
+  // A profiler can start recording at a range only if the range's name is registered.
   [[nodiscard]] nvtxStringHandle_t registered(const std::string& name) {
     const std::lock_guard lock(mutex_);
     const auto [at, is_new] = names_.try_emplace(name, nullptr);

@@ -9,19 +9,19 @@
 
 namespace muo {
 
-// What a range is: its category and colour on a profiler's timeline.
+// Kind of a range: its category and colour on a profiler's timeline.
 enum class ProfileKind : std::uint8_t { kStep, kLaunch, kPhase, kLayer, kCollective };
 
-// Whether a profiler that reads NVTX, such as Nsight Systems, runs this process. Without one, or in
-// a build without NVTX's headers, a ProfileRange costs this question, and its name is not put
-// together.
+// True if a profiler that reads NVTX, such as Nsight Systems, is attached to this process.
+// Otherwise, or in a build without NVTX's headers, a ProfileRange costs no more than this check:
+// its name is not built.
 [[nodiscard]] bool profiled() noexcept;
 
-// The time from here to the end of the scope, on the calling thread's row of the NVTX domain
-// `muograph`: the host's work, so of an enqueued or captured operation its enqueueing.
+// A range in the NVTX domain `muograph`, from construction to the scope's end, on the calling
+// thread's row. It measures the host's work: for an enqueued or captured operation, its enqueueing.
 class ProfileRange {
  public:
-  struct Payload {  // a number beside the name, which stays the same for all that is alike
+  struct Payload {  // a number shown beside the name, so that names can be equal
     std::int64_t value = 0;
   };
 
@@ -46,13 +46,13 @@ class ProfileRange {
   ProfileRange(const ProfileRange&) = delete;
   ProfileRange& operator=(const ProfileRange&) = delete;
 
-  // What the calling thread enqueues: the first word of its innermost phase's name, profiler or
-  // not; empty outside.
+  // Phase of the work that the calling thread enqueues: the first word of the innermost kPhase
+  // range's name, with or without a profiler; empty outside of phases.
   [[nodiscard]] static std::string_view phase() { return current_phase(); }
 
  private:
-  // The names of phases begin with a literal, which outlives all that keeps its word. Returns the
-  // phase outside.
+  // Names of phases begin with a string literal, whose first word is kept by reference. Returns the
+  // outer phase.
   template <std::size_t N, class... Rest>
   static std::string_view enter(ProfileKind kind, const char (&first)[N], const Rest&... /*rest*/) {
     const std::string_view outer = current_phase();

@@ -16,10 +16,10 @@ struct RankStreams {
     update = device.make_stream(StreamPriority::kLow);
   }
   std::unique_ptr<Stream> compute;
-  std::unique_ptr<Stream> comm, update;  // null: compute serves
+  std::unique_ptr<Stream> comm, update;  // null: `compute` is used
 };
 
-// Owns everything that a RankContext refers to, but the barrier and the progress.
+// Owns everything that a RankContext refers to, except the barrier and the progress.
 class Rank {
  public:
   Rank(std::unique_ptr<Device> device, RankStreams streams,
@@ -45,13 +45,13 @@ class Rank {
                     .processes = processes});
   }
   [[nodiscard]] RankContext& context() { return *context_; }
-  // Waits until its device does nothing any more, whatever became of the work.
+  // Waits until the device is idle, whether or not its work succeeded.
   void finish() noexcept {
     for (Stream* stream : {&context_->compute, &context_->comm, &context_->update})
       try {
         device_->bind_thread();
         stream->synchronize();
-      } catch (const std::exception&) {  // the run has failed, and said why
+      } catch (const std::exception&) {  // a failure that was reported before
       }
   }
 

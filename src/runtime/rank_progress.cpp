@@ -14,7 +14,7 @@ thread_local RankProgress* current_rank = nullptr;
 RankProgress* RankProgress::current() noexcept { return current_rank; }
 
 void RankProgress::alive() {
-  if (current_rank != nullptr) current_rank->sign();
+  if (current_rank != nullptr) current_rank->count_heartbeat();
   check();
 }
 
@@ -31,8 +31,8 @@ void RankProgress::begin_step(std::int64_t step) {
 void RankProgress::enter(const char* phase) {
   phase_.store(phase, kRelaxed);
   phases_.fetch_add(1, kRelaxed);
-  signs_before_phase_.store(signs_.load(kRelaxed), kRelaxed);
-  sign();
+  heartbeats_before_phase_.store(heartbeats_.load(kRelaxed), kRelaxed);
+  count_heartbeat();
   throw_if_stopped();
 }
 
@@ -45,9 +45,9 @@ RankProgress::View RankProgress::view() const noexcept {
   View view{.step = step_.load(kRelaxed),
             .phase = phase_.load(kRelaxed),
             .activity = activity_.load(kRelaxed),
-            .signs = signs_.load(kRelaxed),
+            .heartbeats = heartbeats_.load(kRelaxed),
             .phases = phases_.load(kRelaxed)};
-  view.signs_in_phase = view.signs - signs_before_phase_.load(kRelaxed);
+  view.heartbeats_in_phase = view.heartbeats - heartbeats_before_phase_.load(kRelaxed);
   return view;
 }
 
@@ -57,25 +57,25 @@ RankProgress::Thread::Thread(RankProgress& rank, const char* phase) noexcept {
   rank.phase_.store(phase, kRelaxed);
   rank.phases_.store(0, kRelaxed);
   rank.activity_.store(Activity::kWork, kRelaxed);
-  rank.sign();
+  rank.count_heartbeat();
 }
 
 RankProgress::Thread::~Thread() {
   current_rank->activity_.store(Activity::kNone, kRelaxed);
-  current_rank->sign();
+  current_rank->count_heartbeat();
   current_rank = nullptr;
 }
 
 RankProgress::Scope::Scope(Activity activity) noexcept
     : rank_(current_rank),
       before_(rank_ != nullptr ? rank_->activity_.exchange(activity, kRelaxed) : activity) {
-  if (rank_ != nullptr) rank_->sign();
+  if (rank_ != nullptr) rank_->count_heartbeat();
 }
 
 RankProgress::Scope::~Scope() {
   if (rank_ == nullptr) return;
   rank_->activity_.store(before_, kRelaxed);
-  rank_->sign();
+  rank_->count_heartbeat();
 }
 
 }  // namespace muo

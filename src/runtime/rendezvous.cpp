@@ -12,7 +12,8 @@ namespace muo {
 void Rendezvous::arrive(const std::function<void()>& leader, std::string_view site) {
   std::unique_lock lock(mutex_);
   throw_if_released();
-  if (left_ > 0) break_with(concat("waits in a ", site, ", but a rank has already returned"));
+  if (left_ > 0)
+    break_with(concat("a rank waits in a ", site, ", but another has already returned"));
   if (arrived_ == 0) site_ = site;
   if (site != site_) break_with(concat("ranks wait in a ", site_, " and in a ", site));
   throw_if_broken();
@@ -21,12 +22,12 @@ void Rendezvous::arrive(const std::function<void()>& leader, std::string_view si
   const RankProgress::Scope waiting(Activity::kPeers);
   condition_.wait(lock,
                   [&] { return generation_ != mine || ((broken_ || interrupted_) && !leading_); });
-  // A barrier that everyone reached is complete, even if a peer failed right after it.
+  // A barrier that all ranks reached is complete, even if a peer failed right after it.
   if (generation_ == mine) throw_if_released();
 }
 
-// Unlocked, as the leader may take long, or be stuck, when somebody breaks the barrier. The others
-// wait even then: it may use what is theirs.
+// The leader runs unlocked, as it may take long, or hang, while another thread breaks the barrier.
+// The other ranks wait for it even then, as it may use their data.
 void Rendezvous::lead(std::unique_lock<std::mutex>& lock, const std::function<void()>& leader) {
   std::exception_ptr failure;
   if (leader) {
@@ -74,8 +75,8 @@ void Rendezvous::recover(const std::function<void()>& leader) {
 void Rendezvous::leave() noexcept {
   const std::lock_guard lock(mutex_);
   if (arrived_ > 0 && !broken_) {
-    // An allocation failure here ends the program, which is what a lost wake-up would need too.
-    break_with(concat("waits in a ", site_, ", but a rank has returned"));
+    // An allocation failure here ends the program; without the wake-up it would hang.
+    break_with(concat("a rank waits in a ", site_, ", but another has returned"));
   }
   left_ = left_ + 1 == world_ ? 0 : left_ + 1;
 }

@@ -10,28 +10,30 @@
 
 namespace muo {
 
-// Thrown in the ranks that were waiting for a rank that failed. A consequence: it never displaces
-// the root cause.
+// Thrown in ranks that waited for a rank that failed. As a consequence, it never replaces the root
+// cause.
 class PeerFailed : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A barrier that can be broken: unlike std::barrier, no rank waits for a dead peer.
+// A barrier that can be aborted: unlike with std::barrier, no rank waits for a failed peer.
 class Rendezvous {
  public:
   explicit Rendezvous(int world) : world_(world) {}
 
   // Returns when all ranks have arrived; throws PeerFailed once broken. `leader` runs once, in the
-  // last rank to arrive, while the others wait; if it throws, the barrier breaks. `leader` does not
-  // use this object. `site` says what the rank waits in; if ranks meet in different sites, or one
-  // has left, that is an Error on every rank that waits, never a hang.
+  // last rank to arrive, while the others wait; if it throws, the barrier breaks. `leader` must not
+  // use this object. `site` names the call: if ranks wait at different sites, or one has left,
+  // every waiting rank throws Error, instead of hanging.
   void arrive(const std::function<void()>& leader = {}, std::string_view site = "barrier");
-  // If `begin`, which runs alone, says so: ranks that wait, or come, throw Interrupted until all
-  // have called recover(), where they meet; its `leader` runs once, alone, in the last.
+  // `begin` runs under the lock. If it returns true, ranks that wait or arrive throw Interrupted,
+  // until all have called recover(), which is a barrier; its `leader` runs once, in the last rank,
+  // under the lock.
   void interrupt(const std::function<bool()>& begin) noexcept;
   void recover(const std::function<void()>& leader);
-  // This rank's thread ends in good order and arrives no more. When all have left, all are back.
+  // This rank's thread ends normally and will not arrive again. Once all have left, the object can
+  // be used again.
   void leave() noexcept;
   void break_all() noexcept;
 
@@ -50,8 +52,8 @@ class Rendezvous {
   bool broken_ = false;
   bool interrupted_ = false;
   int recovering_ = 0;
-  bool leading_ = false;  // a leader runs
-  std::string site_;      // of those who wait
+  bool leading_ = false;  // a leader is running
+  std::string site_;      // of the waiting ranks
   std::string reason_;    // empty: a peer failed
 };
 

@@ -41,8 +41,8 @@ class Shape {
   std::size_t rank_ = 0;
 };
 
-// A view: non-owning, contiguous, trivially copyable, so that an operation keeps it by value. A
-// default-constructed Tensor has no data and stands for "not given".
+// A non-owning, contiguous view, trivially copyable, so that operations keep it by value. A
+// default-constructed Tensor has no data and means "not given".
 struct Tensor {
   std::byte* data = nullptr;
   Shape shape;
@@ -58,7 +58,7 @@ struct Tensor {
     MUO_CHECK(dtype_of<T> == dtype, "tensor of ", name_of(dtype));
     return reinterpret_cast<T*>(data);
   }
-  // A plain struct in device memory (dtype kBytes, at least sizeof(T) bytes).
+  // Access to a plain struct in device memory (dtype kBytes, at least sizeof(T) bytes).
   template <class T>
   [[nodiscard]] T* as_struct() const {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -88,14 +88,14 @@ struct Tensor {
                                     : Shape{shape[1], shape[2], shape[3]};
     return out;
   }
-  // The same elements under another shape.
+  // The same elements with another shape.
   [[nodiscard]] Tensor view(const Shape& other) const {
     MUO_CHECK(other.numel() == numel(), shape.text(), " viewed as ", other.text());
     Tensor out = *this;
     out.shape = other;
     return out;
   }
-  // The first `count` elements of another type, flat, in memory of kBytes.
+  // The first `count` elements of dtype `other`, flat, in memory of dtype kBytes.
   [[nodiscard]] Tensor typed(DType other, std::int64_t count) const {
     MUO_CHECK(dtype == DType::kBytes && 0 <= count && count * size_of(other) <= bytes(), count,
               " elements of ", name_of(other), " in ", bytes(), " bytes");
@@ -113,7 +113,7 @@ struct Tensor {
 };
 static_assert(std::is_trivially_copyable_v<Tensor>);
 
-// Host memory as a tensor, for Stream::copy; `data` of const type is only ever copied from.
+// Host memory as a tensor, for Stream::copy; as `data` is const, it may only be a source.
 template <class T>
 Tensor host_tensor(const T* data, const Shape& shape) {
   return {.data = reinterpret_cast<std::byte*>(const_cast<T*>(data)),

@@ -6,10 +6,10 @@
 
 namespace muo {
 
-// A rank whose streams can capture but run nothing, whose device memory has addresses and no bytes,
-// and whose collectives become the nodes that they are in a DeviceGroup of `world` ranks. On it a
-// run is captured to see what it needs, for any rank of any world on any machine, with tensors from
-// a TraceArena. Work outside a capture and launches are Errors; `barrier` lets pass at once.
+// A rank whose streams can capture but not run, whose device memory has addresses but no bytes, and
+// whose collectives are captured as in a DeviceGroup of `world` ranks. A run is captured on it,
+// with tensors of a TraceArena, to find out what it needs: for any rank of any world, on any
+// machine. Work outside a capture and launches throw Error; `barrier` does not wait.
 class TracingRank {
  public:
   TracingRank(int rank, int world);

@@ -55,7 +55,7 @@ bool debugger_attached() {
 
 std::optional<Stuck> StuckDetector::after(Time elapsed, std::span<const View> now) {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    if (now[r].signs == ranks_[r].signs) {
+    if (now[r].heartbeats == ranks_[r].heartbeats) {
       silence_[r] += elapsed;
     } else {
       if (ranks_[r].activity == Activity::kDevice)
@@ -71,12 +71,12 @@ std::optional<Stuck> StuckDetector::after(Time elapsed, std::span<const View> no
     if (idle) silence = std::min(silence, elsewhere);
   }
   if (timeouts_.endless() || silence <= limit()) return std::nullopt;
-  return blame(silence);
+  return find_culprit(silence);
 }
 
-// That of the rank that may take longest: the others may wait for it.
+// The limit of the rank that may take longest, as the others may wait for it.
 Time StuckDetector::limit() const {
-  if (timeouts_.asked) return *timeouts_.asked;
+  if (timeouts_.requested) return *timeouts_.requested;
   const bool in_steps = std::ranges::all_of(ranks_, [](const View& rank) {
     return waits_for_peers(rank) || (rank.step >= 0 && rank.activity != Activity::kFiles);
   });
@@ -85,20 +85,21 @@ Time StuckDetector::limit() const {
   return std::min(std::max(timeouts_.in_steps, 4 * longest_wait_), Timeouts::kLong);
 }
 
-// Ranks that wait for peers wait for somebody else; a device may well wait for a peer's, so a rank
-// that is not even there goes before; then the one that is farthest behind.
-Stuck StuckDetector::blame(Time silence) const {
-  const auto innocence = [](const View& rank) {
+// The most likely cause of the hang. Ranks that wait for peers are unlikely, those that wait for
+// their device less likely than others, as that may wait for a peer's device; among equals, the
+// rank that is farthest behind.
+Stuck StuckDetector::find_culprit(Time silence) const {
+  const auto rank_key = [](const View& rank) {
     return std::tuple(waits_for_peers(rank), rank.activity == Activity::kDevice, rank.step,
-                      rank.phases, rank.signs_in_phase);
+                      rank.phases, rank.heartbeats_in_phase);
   };
-  const auto culprit = std::ranges::min_element(ranks_, {}, innocence);
+  const auto culprit = std::ranges::min_element(ranks_, {}, rank_key);
   std::string what = concat("no heartbeat for ", seconds_text(silence), " s while in ",
                             culprit->phase, ", ", text_of(culprit->activity));
   const auto equal = std::ranges::count_if(
-      ranks_, [&](const View& rank) { return innocence(rank) == innocence(*culprit); });
+      ranks_, [&](const View& rank) { return rank_key(rank) == rank_key(*culprit); });
   if (equal > 1) what += concat(", as ", equal - 1, equal == 2 ? " other" : " others");
-  what += "; if it is only slow, give --stuck-after SECONDS (0: never; docs/failures.md)";
+  what += "; if it is only slow, give a larger --stuck-after SECONDS (0: never; docs/failures.md)";
   return {.rank = static_cast<int>(culprit - ranks_.begin()),
           .step = culprit->step,
           .what = std::move(what)};
@@ -111,9 +112,9 @@ Watchdog::Watchdog(std::span<const RankProgress> ranks, const Timeouts& timeouts
       group_(std::move(group)),
       detector_(ranks.size(), timeouts, group_.idle_elsewhere),
       views_(ranks.size()),
-      period_(
-          std::clamp<Time>(std::min(timeouts.asked.value_or(timeouts.in_steps), options_.grace) / 8,
-                           std::chrono::milliseconds(5), std::chrono::milliseconds(500))) {
+      period_(std::clamp<Time>(
+          std::min(timeouts.requested.value_or(timeouts.in_steps), options_.grace) / 8,
+          std::chrono::milliseconds(5), std::chrono::milliseconds(500))) {
   if (timeouts.endless()) return;
   thread_ = start_thread([this] { work(); });
 }
@@ -150,7 +151,7 @@ void Watchdog::work() {
     changed_.wait_for(lock, period_, [&] { return !watching_ || end_; });
     if (!watching_ || end_) continue;
     const auto slept = std::chrono::duration_cast<Time>(std::chrono::steady_clock::now() - start);
-    tick(std::min(slept, 2 * period_));  // longer: the whole process slept
+    tick(std::min(slept, 2 * period_));  // more: the process was suspended
   }
 }
 
@@ -179,16 +180,16 @@ void Watchdog::end_program() const {
       late += concat(late.empty() ? "" : ", ", group_.first_rank + static_cast<int>(r));
   if (late.empty()) return;
   const Cause cause = group_.cause();
-  // Whatever hangs below, this ends it.
+  // Ends the program even if something below hangs.
   try {
     start_thread([code = cause.exit_code] {
       std::this_thread::sleep_for(std::chrono::seconds(3));
       std::_Exit(code);
     }).detach();
-  } catch (const ThreadRefused&) {  // then nothing may hang
+  } catch (const ThreadRefused&) {  // without the thread, a hang below is not detected
   }
   std::string text = concat("muograph: error: ", cause.text, "; rank ", late,
-                            " did not come back, so the program ends as it is\n");
+                            " did not return, so the program exits without it\n");
   std::replace(text.begin(), text.end() - 1, '\n', ' ');
   static_cast<void>(std::fputs(text.c_str(), stderr));
   if (options_.before_exit) options_.before_exit();

@@ -17,35 +17,35 @@
 
 namespace muo {
 
-// How long no heartbeat may come: all ranks together, as those that wait for a stuck one
-// are silent too, and one that is merely ahead soon waits. docs/failures.md.
+// Longest time without a heartbeat of any rank: ranks that wait for a stuck one are silent too, and
+// one that is merely ahead soon waits. See docs/failures.md.
 struct Timeouts {
   using Time = std::chrono::milliseconds;
   static constexpr Time kLong = std::chrono::minutes(10);
 
-  // What the user asked for holds whatever the ranks do; 0: for ever.
-  std::optional<Time> asked = {};
-  // Once the steps have begun, with devices and with work of the ranks' own; at least four times
-  // what a wait for a device has taken so far. Starting up, and files, have kLong.
+  // Set by the user, and valid in all states; 0: no limit.
+  std::optional<Time> requested = {};
+  // Limit during steps, for devices and for the ranks' own work; at least four times the longest
+  // wait for a device so far. Starting up and file accesses have kLong.
   Time in_steps = kLong;
 
-  [[nodiscard]] bool endless() const { return asked == Time::zero(); }
-  // The longest that may ever pass.
-  [[nodiscard]] Time most() const { return asked.value_or(kLong); }
+  [[nodiscard]] bool endless() const { return requested == Time::zero(); }
+  // The longest limit in any state.
+  [[nodiscard]] Time longest() const { return requested.value_or(kLong); }
 };
 
-// The rank that is to blame, and why.
+// The rank that is stuck, and a description.
 struct Stuck {
   int rank = -1;
   std::int64_t step = -1;
   std::string what;
 };
 
-// Of ranks that all wait for peers, which may be other processes': told for how long they have,
-// says for how long those of the other processes have. Empty: there are none.
+// Called with the time for which all local ranks have only waited for peers; returns the least such
+// time of all other processes. Empty: there are no other processes.
 using IdleElsewhere = std::function<Timeouts::Time(Timeouts::Time here)>;
 
-// The watchdog's judgement, without its clock and thread.
+// Detects stuck ranks; without clock and thread, so that it can be tested.
 class StuckDetector {
  public:
   StuckDetector(std::size_t ranks, const Timeouts& timeouts, IdleElsewhere idle_elsewhere = {})
@@ -53,36 +53,37 @@ class StuckDetector {
         idle_elsewhere_(std::move(idle_elsewhere)),
         ranks_(ranks),
         silence_(ranks) {}
-  // What the ranks do now, `elapsed` after the last call. Call often, compared with the timeouts.
+  // `now`: state of the ranks, `elapsed` after the last call. Call it often, compared with the
+  // timeouts.
   [[nodiscard]] std::optional<Stuck> after(Timeouts::Time elapsed,
                                            std::span<const RankProgress::View> now);
 
  private:
   [[nodiscard]] Timeouts::Time limit() const;
-  [[nodiscard]] Stuck blame(Timeouts::Time silence) const;
+  [[nodiscard]] Stuck find_culprit(Timeouts::Time silence) const;
 
   const Timeouts timeouts_;
   const IdleElsewhere idle_elsewhere_;
   std::vector<RankProgress::View> ranks_;
-  std::vector<Timeouts::Time> silence_;  // of each rank
-  Timeouts::Time longest_wait_{0};       // for a device that came to its end
+  std::vector<Timeouts::Time> silence_;  // by rank
+  Timeouts::Time longest_wait_{0};       // of completed waits for a device
 };
 
 struct WatchOptions {
-  std::optional<Timeouts::Time> stuck_after = {};  // see Timeouts::asked
-  // What failing ranks have for coming back; then the program ends without them.
+  std::optional<Timeouts::Time> stuck_after = {};  // see Timeouts::requested
+  // Time for failing ranks to return; after that the program exits without them.
   Timeouts::Time grace = std::chrono::seconds(5);
-  // What has to be saved before such an end. It may hang, for a while.
+  // Called before such an exit, to save what must not be lost. It may hang, for a while.
   std::function<void()> before_exit = {};
 };
 
-// Watches over threads of ranks. A rank that is stuck is a failure like any other: it is reported,
-// and the others are released. A failed group whose threads do not come back within the grace ends
-// the program: its cause on stderr, `before_exit`, the exit code. Time in which the process is
-// stopped, by ^Z or by a debugger, does not count, and nothing is done while one is attached.
+// Watches the threads of ranks. A stuck rank is treated as a failure: it is reported, and the
+// others are released. If threads of a failed group do not return within the grace period, the
+// program exits: cause to stderr, `before_exit`, exit code. Time in which the process is suspended,
+// by ^Z or by a debugger, does not count, and nothing happens while a debugger is attached.
 class Watchdog {
  public:
-  // What ends the program.
+  // Cause of an exit.
   struct Cause {
     std::string text;
     int exit_code = 3;
@@ -90,9 +91,9 @@ class Watchdog {
   struct Group {
     int first_rank = 0;
     std::function<void(const Stuck&)> fail;  // records the cause, unless there is one
-    std::function<void()> release;           // lets go whoever waits; it may hang
+    std::function<void()> release;           // releases waiting ranks; may hang
     std::function<Cause()> cause;
-    IdleElsewhere idle_elsewhere = {};  // called often, and where scopes begin and end
+    IdleElsewhere idle_elsewhere = {};  // called often, and at both ends of scopes
   };
   Watchdog(std::span<const RankProgress> ranks, const Timeouts& timeouts, WatchOptions options,
            Group group);
@@ -100,10 +101,10 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // A rank has failed: the grace begins. From any thread.
+  // A rank has failed: starts the grace period. From any thread.
   void group_failed() noexcept;
 
-  // Ranks' threads run from here to the scope's end.
+  // Marks that ranks' threads run until the scope's end.
   class Scope {
    public:
     explicit Scope(Watchdog& watchdog) : watchdog_(watchdog) { watchdog_.watch(true); }
@@ -119,7 +120,7 @@ class Watchdog {
   void watch(bool on) noexcept;
   void work();
   void tick(Timeouts::Time elapsed);
-  void end_program() const;  // if a rank has not come back
+  void end_program() const;  // if a rank has not returned
 
   const std::span<const RankProgress> ranks_;
   const WatchOptions options_;
@@ -131,7 +132,7 @@ class Watchdog {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool watching_ = false, failed_ = false, end_ = false;
-  Timeouts::Time unwinding_{0};  // of the failed group, in this scope
+  Timeouts::Time unwinding_{0};  // time since the group failed, in this scope
   std::thread releaser_;
   std::thread thread_;  // none: endless timeouts
 };

@@ -1,16 +1,16 @@
-// Time of every CUDA kernel, and its share of what this GPU can do: of the bandwidth of a copy
-// where memory bounds it, of the rate of a large bf16 product where arithmetic does, both measured
+// Time of every CUDA kernel, and its share of this GPU's peak: of the bandwidth of a copy if it is
+// bound by memory, of the rate of a large bf16 product if it is bound by arithmetic, both measured
 // in the same run.
-//   cuda_kernels_bench [--json FILE] [--filter TEXT[,TEXT...]]        -TEXT: those without it
-//   cuda_kernels_bench --small [--backend simt]    every kernel once at sizes that are multiples of
-//                                                  nothing, for memory checkers; no times
+//   cuda_kernels_bench [--json FILE] [--filter TEXT[,TEXT...]]        -TEXT: excludes names with
+//   TEXT cuda_kernels_bench --small [--backend simt]    every kernel once at odd sizes, for memory
+//                                                  checkers; no times
 //   cuda_kernels_bench --once                      the same at full sizes, for profilers
 //   --dtype bf16|fp32; --rows N instead of 32; --gemm-table FILE: products as `muograph train
 //   --gemm-table` computes them
-// A line of standard output, and of FILE (JSON), a case, written before the next one begins. A case
-// that fails is a line with its error, and exit 4 at the end; exit 3 at once if the device is lost
-// with it: a new process goes on by --from CASE. --case-seconds S: a case that takes longer ends
-// the process (SIGALRM).
+// Each case is a line of standard output, and of FILE (JSON), written before the next one begins.
+// The line of a failed case has its error, and the exit code is 4 at the end, or 3 at once if the
+// device is lost; a new process continues with --from CASE. --case-seconds S: a case that takes
+// longer ends the process (SIGALRM).
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -39,12 +39,12 @@ struct Options {
   bool small = false;
   bool once = false;
   unsigned from = 0;
-  unsigned rows = 0;          // of the model's cases; 0: as many as the sizes have
-  unsigned case_seconds = 0;  // 0: as long as it takes
+  unsigned rows = 0;          // of the model's cases; 0: those of the sizes
+  unsigned case_seconds = 0;  // 0: no limit
   std::string backend = "cuda";
   std::string json;
   std::string filter;
-  std::string dtype;       // empty: of all
+  std::string dtype;       // empty: all
   std::string gemm_table;  // empty: the library's first proposals
 };
 
@@ -61,7 +61,7 @@ Options parse(int argc, char** argv) {
       unsigned parsed = 0;
       const char* end = text.data() + text.size();
       if (std::from_chars(text.data(), end, parsed).ptr != end || text.empty())
-        throw InputError(concat(option, " is a number, not '", text, "'"));
+        throw InputError(concat(option, ": expected a number, got '", text, "'"));
       return parsed;
     };
     if (option == "--small")
@@ -86,13 +86,14 @@ Options parse(int argc, char** argv) {
       out.gemm_table = value();
     else
       throw InputError(concat("unknown option '", option,
-                              "'; there are --small, --once, --backend, --json, --filter, --dtype, "
+                              "'; expected --small, --once, --backend, --json, --filter, --dtype, "
                               "--gemm-table, --rows, --from, --case-seconds"));
   }
   return out;
 }
 
-// Seconds of one run: a graph of as many as take some milliseconds, the median of its launches.
+// Seconds of one run: the median of launches of a graph of several runs, which takes some
+// milliseconds.
 double seconds_of(Stream& stream, const std::function<void(Stream&)>& run) {
   using Clock = std::chrono::steady_clock;
   const auto timed = [&](Graph& graph) {
@@ -101,7 +102,7 @@ double seconds_of(Stream& stream, const std::function<void(Stream&)>& run) {
     stream.synchronize();
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
-  run(stream);  // plans are built outside of captures
+  run(stream);  // makes plans before the capture
   stream.synchronize();
   const auto once = stream.capture([&] { run(stream); });
   timed(*once);
@@ -117,7 +118,7 @@ double seconds_of(Stream& stream, const std::function<void(Stream&)>& run) {
   return seconds[3];
 }
 
-// What bounds: bytes per second of a copy, read and written; FLOP/s of a bf16 product.
+// Upper bounds: bytes per second of a copy, read and written; FLOP/s of a bf16 product.
 struct Ceilings {
   double bandwidth, products;
 };
@@ -167,7 +168,7 @@ std::vector<Typed> all_cases() {
 
 using Json = nlohmann::json;
 
-// Adds to `row`, and gives the text of it.
+// Adds results to `row`, and returns their text.
 std::string measure(Stream& stream, const Case& work, const Ceilings& ceilings, Json& row) {
   const double seconds = seconds_of(stream, work.run);
   row["us"] = seconds * 1e6;
@@ -191,8 +192,8 @@ void say(const std::string& text) {
   static_cast<void>(std::fflush(stdout));
 }
 
-// --filter: names that contain one of the comma-separated texts, if there are any, and none of
-// those behind a minus.
+// --filter: accepts names that contain one of the comma-separated texts, if there are any, and none
+// of those after a minus.
 class Filter {
  public:
   explicit Filter(std::string_view filter) {
@@ -216,7 +217,7 @@ class Filter {
              return name.find(text) != std::string_view::npos;
            });
   }
-  // Of the texts, the first that no name has contained; or empty.
+  // The first text that no name has contained, or empty.
   [[nodiscard]] std::string missing() const {
     const auto text = std::ranges::find(with_, false, &Text::found);
     return text == with_.end() ? std::string{} : text->text;
@@ -253,7 +254,7 @@ class Bench {
     write(head);
   }
 
-  // Whether the case did what it should; throws Error if the device is of no use any more.
+  // True if the case succeeded; throws Error if the device is lost.
   bool run(unsigned index, const Typed& typed) {
     Json row{{"case", index}, {"dtype", name_of(typed.dtype)}};
     alarm(options_.case_seconds);
@@ -314,7 +315,7 @@ int run(const Options& options) {
       if (!bench.run(i, cases[i])) ++failed;
   if (!options.gemm_table.empty()) save_gemm_table(options.gemm_table);
   if (const std::string missing = bench.filter().missing(); options.from == 0 && !missing.empty())
-    throw InputError(concat("--filter: no case's name has '", missing, "'"));
+    throw InputError(concat("--filter: no case's name contains '", missing, "'"));
   if (failed > 0) fmt::print(stderr, "cuda_kernels_bench: {} cases failed\n", failed);
   return failed > 0 ? 4 : 0;
 }

@@ -14,7 +14,7 @@
 #  include "stand_ins/launches.h"
 #endif
 
-// What gpu_facts.cu, the only one to include this, tries a driver with: kernels of one thread that
+// Building blocks of gpu_facts.cu, the only file that includes this: kernels of one thread that
 // wait, and owners of words, streams and graphs.
 namespace muo::bench {
 namespace {
@@ -25,7 +25,7 @@ using Word = std::uint32_t;
 double ms_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
-std::string fixed(double value, int digits) {  // nvcc 13.0 takes no consteval, and so no fmt
+std::string fixed(double value, int digits) {  // not by fmt, as nvcc 13.0 rejects its consteval
   char text[64];
   static_cast<void>(std::snprintf(text, sizeof text, "%.*f", digits, value));
   return text;
@@ -34,8 +34,8 @@ void sleep_ms(double ms) {
   std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ms));
 }
 
-// --- Kernels of one thread. `given_up`, in the GPU's memory, counts those that waited in vain;
-// once it does, nobody waits any more.
+// --- Kernels of one thread. `given_up`, in the GPU's memory, counts waits that timed out; once it
+// is above 0, no kernel waits any more.
 
 #ifdef MUO_SIMT
 void wait_until(const Word* word, Word least, Word* given_up, double ms) {
@@ -52,8 +52,8 @@ void wait_until(const Word* word, Word least, Word* given_up, double ms) {
 void wait(cudaStream_t stream, const Word* word, Word* given_up, double ms) {
   stand_in::enqueue(stream, "wait", {}, [=] { wait_until(word, 1, given_up, ms); });
 }
-void meet(cudaStream_t stream, Word* word, Word ranks, Word* given_up, double ms) {
-  stand_in::enqueue(stream, "meet", {}, [=] {
+void barrier(cudaStream_t stream, Word* word, Word ranks, Word* given_up, double ms) {
+  stand_in::enqueue(stream, "barrier", {}, [=] {
     ++std::atomic_ref(*word);
     wait_until(word, ranks, given_up, ms);
   });
@@ -87,7 +87,7 @@ __device__ void wait_until(const Word* word, Word least, Word* given_up, double 
 __global__ void wait_kernel(const Word* word, Word* given_up, double ms) {
   wait_until(word, 1, given_up, ms);
 }
-__global__ void meet_kernel(Word* word, Word ranks, Word* given_up, double ms) {
+__global__ void barrier_kernel(Word* word, Word ranks, Word* given_up, double ms) {
   atomicAdd(word, 1U);
   wait_until(word, ranks, given_up, ms);
 }
@@ -100,14 +100,14 @@ __global__ void nothing_kernel() {}
 void wait(cudaStream_t stream, const Word* word, Word* given_up, double ms) {
   wait_kernel<<<1, 1, 0, stream>>>(word, given_up, ms);
 }
-void meet(cudaStream_t stream, Word* word, Word ranks, Word* given_up, double ms) {
-  meet_kernel<<<1, 1, 0, stream>>>(word, ranks, given_up, ms);
+void barrier(cudaStream_t stream, Word* word, Word ranks, Word* given_up, double ms) {
+  barrier_kernel<<<1, 1, 0, stream>>>(word, ranks, given_up, ms);
 }
 void mark(cudaStream_t stream, Word* word) { mark_kernel<<<1, 1, 0, stream>>>(word); }
 void nothing(cudaStream_t stream) { nothing_kernel<<<1, 1, 0, stream>>>(); }
 #endif
 
-// --- What they work on
+// --- Their operands
 
 class Words {
  public:
@@ -127,7 +127,7 @@ class Words {
     MUO_CUDA_CHECK(cudaMemsetAsync(data_, 0, bytes_, stream));
     MUO_CUDA_CHECK(cudaStreamSynchronize(stream));
   }
-  // Of pinned ones.
+  // For pinned words only.
   void set(std::size_t i, Word value) const { std::atomic_ref(data_[i]).store(value); }
   [[nodiscard]] Word get(std::size_t i) const { return std::atomic_ref(data_[i]).load(); }
 
@@ -161,7 +161,7 @@ class Streams {
   std::vector<cudaStream_t> all_;
 };
 
-// A captured graph, with an event for each of its edges between streams.
+// A captured graph, with an event for each edge between streams.
 class Replay {
  public:
   Replay(cudaStream_t origin, const std::function<void(Replay&)>& body) : origin_(origin) {
@@ -187,7 +187,7 @@ class Replay {
   }
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
-  // What `after` gets from now on comes after what `before` has.
+  // Work that is enqueued on `after` from now on runs after the work on `before`.
   void order(cudaStream_t before, cudaStream_t after) {
     if (before == after) return;
     events_.emplace_back();

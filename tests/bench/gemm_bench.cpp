@@ -1,5 +1,5 @@
-// Rates of the matrix products of training, per library, operation, shape and number of
-// concurrent callers, beside the peaks of the machine in the same run.
+// Rates of the matrix products of training, per library, operation, shape and number of concurrent
+// callers, and the peaks of the machine in the same run.
 //   build/release/gemm_bench
 #include <benchmark/benchmark.h>
 #ifdef MUO_BENCH_OPENBLAS
@@ -65,7 +65,7 @@ void own(const Product& p, Shape3 /*s*/, const test::HostTensor& a, const test::
        {.d = d, .a = a, .b = b, .transpose_a = p.transpose_a, .transpose_b = p.transpose_b});
 }
 
-// Normal values, the first 4096 again and again: the big matrices would take seconds to draw.
+// Normally distributed values that repeat after 4096, as drawing big matrices would take seconds.
 test::HostTensor matrix(Shape shape, std::string_view name, DType dtype) {
   const test::HostTensor pattern = test::random_tensor({4096}, name);
   const test::HostTensor out(shape);
@@ -89,7 +89,7 @@ void run(benchmark::State& state, Multiply multiply, const Product& product, Sha
     multiply(product, s, a, b, d);
   const double flops = 2.0 * s.m * s.n * s.k * static_cast<double>(state.iterations());
   state.counters["flop/s"] = benchmark::Counter(flops, benchmark::Counter::kIsRate);
-  // Per second of the callers' own time, summed over them: what an idle machine would give.
+  // Per second of the callers' CPU time, summed over them: the rate of an idle machine.
   state.counters["flop/cpu-s"] = flops / (thread_seconds() - begin);
 }
 

@@ -1,11 +1,11 @@
-// What no page tells of a GPU and its driver, and decisions of ours hang on: how many hardware
-// queues replayed graphs hold, whether ranks that share a GPU can wait for each other on them,
-// which calls wait for a whole GPU or keep other threads from launching, and how long a node, a
-// copy, and two branches instead of one take.
+// Measures undocumented properties of a GPU and its driver on which our decisions depend: how many
+// hardware queues replayed graphs hold, whether ranks that share a GPU can wait for each other on
+// them, which calls wait for a whole GPU or block launches of other threads, and the time of a
+// node, of a copy, and of two branches instead of one.
 //   gpu_facts [--json FILE] [--small] [--backend simt] [--from N]
-// A line of standard output, and of FILE (JSON), a fact. Kernels that wait give up by themselves; a
-// fact that takes longer than a minute all the same ends the process (SIGALRM), and a new one goes
-// on by --from N. Exit code 4: a fact could not be had, and its line says why.
+// Each fact is a line of standard output, and of FILE (JSON). Kernels that wait time out; if a fact
+// takes longer than a minute nevertheless, the process ends (SIGALRM), and a new one continues with
+// --from N. Exit code 4: a measurement failed, and its line has the reason.
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -40,20 +40,20 @@ using Json = nlohmann::json;
 
 struct Setting {
   bool small = false;
-  double patience_ms = 1000;  // of a kernel that waits
+  double patience_ms = 1000;  // timeout of a kernel that waits
   const BackendPlugin* plugin = nullptr;
 };
 // Writes one more line.
-using Say = std::function<void(const std::string& text, Json row)>;
+using Report = std::function<void(const std::string& text, Json row)>;
 
 constexpr std::size_t kForks = 40;
-constexpr std::size_t kQueues = 32;  // that are asked for: CUDA_DEVICE_MAX_CONNECTIONS
+constexpr std::size_t kQueues = 32;  // requested by CUDA_DEVICE_MAX_CONNECTIONS
 
 // --- The facts
 
-// Graphs whose first kernel waits hold hardware queues with all that comes behind it; of 32
-// streams, those that lie on such a queue do not get their kernel done meanwhile.
-void queues_held(const Setting& setting, const Say& say) {
+// Graphs whose first kernel waits hold hardware queues. Of 32 streams, counts those whose kernels
+// do not finish meanwhile, as they share such a queue.
+void queues_held(const Setting& setting, const Report& report) {
   for (const std::size_t ranks : {1U, 2U, 4U, 8U})
     for (const std::size_t branches : {1U, 2U, 3U}) {
       const Words pinned(Words::In::kPinned, kQueues + 1);
@@ -78,7 +78,7 @@ void queues_held(const Setting& setting, const Say& say) {
           }
         }));
       }
-      for (std::size_t i = 0; i < kQueues; ++i) {  // loaded, and its queue chosen
+      for (std::size_t i = 0; i < kQueues; ++i) {  // loads the kernel and chooses queues
         mark(probes[i], pinned.at(i));
         MUO_CUDA_CHECK(cudaStreamSynchronize(probes[i]));
         pinned.set(i, 0);
@@ -94,19 +94,19 @@ void queues_held(const Setting& setting, const Say& say) {
       pinned.set(kQueues, 1);
       streams.synchronize();
       probes.synchronize();
-      say(concat(ranks, " ranks, ", branches, " branches, ", kForks, " forks: ", held, " of ",
-                 kQueues, " streams wait behind them"),
-          {{"ranks", ranks},
-           {"branches", branches},
-           {"forks", kForks},
-           {"held", held},
-           {"streams", kQueues}});
+      report(concat(ranks, " ranks, ", branches, " branches, ", kForks, " forks: ", held, " of ",
+                    kQueues, " streams wait behind them"),
+             {{"ranks", ranks},
+              {"branches", branches},
+              {"forks", kForks},
+              {"held", held},
+              {"streams", kQueues}});
     }
 }
 
-// As a captured step does: each bucket forks to the collectives, whose kernels wait for all ranks,
-// from there to the update, and everything comes back at the end.
-void ranks_meet(const Setting& setting, const Say& say) {
+// Graphs with the structure of a captured step: each bucket forks to the collectives, whose kernels
+// wait for all ranks, and from there to the update, and everything joins at the end.
+void ranks_meet(const Setting& setting, const Report& report) {
   for (const std::size_t ranks : {2U, 4U, 8U})
     for (const std::size_t branches : {1U, 3U}) {
       const Words words(Words::In::kGpu, kForks + 1);  // the last one: given_up
@@ -122,8 +122,8 @@ void ranks_meet(const Setting& setting, const Say& say) {
           for (std::size_t i = 0; i < kForks; ++i) {
             nothing(compute);
             graph.order(compute, comm);
-            meet(comm, words.at(i), static_cast<Word>(ranks), words.at(kForks),
-                 setting.patience_ms);
+            barrier(comm, words.at(i), static_cast<Word>(ranks), words.at(kForks),
+                    setting.patience_ms);
             graph.order(comm, update);
             nothing(update);
           }
@@ -140,16 +140,16 @@ void ranks_meet(const Setting& setting, const Say& say) {
                                      cudaMemcpyDeviceToHost, streams[0]));
       MUO_CUDA_CHECK(cudaStreamSynchronize(streams[0]));
       const bool hung = copy.get(0) > 0;
-      say(concat(ranks, " ranks, ", branches, " branches: ",
-                 hung ? std::string("a rank waited in vain")
-                      : concat("met ", kForks, " times in ", fixed(ms, 2), " ms")),
-          {{"ranks", ranks}, {"branches", branches}, {"hung", hung}, {"ms", ms}});
+      report(concat(ranks, " ranks, ", branches, " branches: ",
+                    hung ? std::string("a rank timed out")
+                         : concat("met ", kForks, " times in ", fixed(ms, 2), " ms")),
+             {{"ranks", ranks}, {"branches", branches}, {"hung", hung}, {"ms", ms}});
     }
 }
 
-// While a kernel waits for the host: how long a call takes, and a launch of another thread beside
-// it.
-void calls_wait(const Setting& setting, const Say& say) {
+// While a kernel waits for the host: the time of a call, and of a concurrent launch by another
+// thread.
+void calls_wait(const Setting& setting, const Report& report) {
   const Words pinned(Words::In::kPinned, 1);
   const Words given_up(Words::In::kGpu, 1);
   const Streams streams(3);
@@ -180,7 +180,7 @@ void calls_wait(const Setting& setting, const Say& say) {
   for (const auto& [name, call] : calls) {
     pinned.set(0, 0);
     wait(streams[0], pinned.at(0), given_up.at(0), setting.patience_ms);
-    sleep_ms(held_ms / 10);  // it runs
+    sleep_ms(held_ms / 10);  // until the call is running
     double launch_ms = 0;
     std::thread other([&] {
       sleep_ms(held_ms / 5);
@@ -199,21 +199,21 @@ void calls_wait(const Setting& setting, const Say& say) {
     release.join();
     MUO_CUDA_CHECK(error, "in ", name);
     streams.synchronize();
-    say(concat(name, ": ", fixed(ms, 2), " ms while a kernel waits ", fixed(held_ms, 0),
-               " ms; another thread's launch beside it ", fixed(launch_ms, 2), " ms"),
-        {{"call", name},
-         {"ms", ms},
-         {"kernel_ms", held_ms},
-         {"waits", ms > held_ms / 2},
-         {"launch_ms", launch_ms},
-         {"launch_waits", launch_ms > held_ms / 3}});
+    report(concat(name, ": ", fixed(ms, 2), " ms while a kernel waits ", fixed(held_ms, 0),
+                  " ms; another thread's launch beside it ", fixed(launch_ms, 2), " ms"),
+           {{"call", name},
+            {"ms", ms},
+            {"kernel_ms", held_ms},
+            {"waits", ms > held_ms / 2},
+            {"launch_ms", launch_ms},
+            {"launch_waits", launch_ms > held_ms / 3}});
   }
   MUO_CUDA_CHECK(cudaGraphDestroy(graph));
 }
 
-// Behind a kernel that waits: how many more a stream takes before a launch waits, and whether other
-// threads' launches then wait as well.
-void launches_behind(const Setting& setting, const Say& say) {
+// After a kernel that waits: how many more launches a stream accepts before a launch blocks, and
+// whether other threads' launches block then, too.
+void launches_behind(const Setting& setting, const Report& report) {
   constexpr int kLaunches = 2000;
   const Words pinned(Words::In::kPinned, 2);
   const Words given_up(Words::In::kGpu, 1);
@@ -246,13 +246,13 @@ void launches_behind(const Setting& setting, const Say& say) {
   behind.join();
   release.join();
   streams.synchronize();
-  say(concat("a stream takes ", waited_at, " of ", kLaunches,
-             " launches behind a kernel that waits; another thread's launch takes ",
-             fixed(launch_ms, 2), " ms and ", ran ? "runs" : "does not run", " meanwhile"),
-      {{"launches", waited_at},
-       {"of", kLaunches},
-       {"other_launch_ms", launch_ms},
-       {"other_ran", ran}});
+  report(concat("a stream takes ", waited_at, " of ", kLaunches,
+                " launches behind a kernel that waits; another thread's launch takes ",
+                fixed(launch_ms, 2), " ms and ", ran ? "runs" : "does not run", " meanwhile"),
+         {{"launches", waited_at},
+          {"of", kLaunches},
+          {"other_launch_ms", launch_ms},
+          {"other_ran", ran}});
 }
 
 // The median of nine runs.
@@ -267,7 +267,7 @@ double median_ms(const std::function<void()>& run) {
   return median(std::move(ms));
 }
 
-void gaps(const Setting& setting, const Say& say) {
+void gaps(const Setting& setting, const Report& report) {
   const int nodes = setting.small ? 50 : 1000;
   const Streams streams(3);
   const auto replayed = [&](std::size_t branches) {
@@ -292,16 +292,16 @@ void gaps(const Setting& setting, const Say& say) {
   });
   const double chain = replayed(1);
   const double crossing = replayed(3);
-  say(concat("us for one of ", nodes, " empty kernels, one after another: ",
-             fixed(1e3 * chain / nodes, 2), " replayed, ", fixed(1e3 * crossing / nodes, 2),
-             " replayed over three branches, ", fixed(1e3 * eager / nodes, 2), " launched"),
-      {{"nodes", nodes},
-       {"replay_us", 1e3 * chain / nodes},
-       {"three_branches_us", 1e3 * crossing / nodes},
-       {"eager_us", 1e3 * eager / nodes}});
+  report(concat("us for one of ", nodes, " empty kernels, one after another: ",
+                fixed(1e3 * chain / nodes, 2), " replayed, ", fixed(1e3 * crossing / nodes, 2),
+                " replayed over three branches, ", fixed(1e3 * eager / nodes, 2), " launched"),
+         {{"nodes", nodes},
+          {"replay_us", 1e3 * chain / nodes},
+          {"three_branches_us", 1e3 * crossing / nodes},
+          {"eager_us", 1e3 * eager / nodes}});
 }
 
-void copies(const Setting& setting, const Say& say) {
+void copies(const Setting& setting, const Report& report) {
   const std::size_t largest = std::size_t{1} << (setting.small ? 18 : 30);
   const Words from(Words::In::kGpu, largest / sizeof(Word));
   const Words to(Words::In::kGpu, largest / sizeof(Word));
@@ -320,13 +320,15 @@ void copies(const Setting& setting, const Say& say) {
                       }) /
                       repeats;
     const double gb_per_s = 2e-6 * static_cast<double>(bytes) / ms;
-    say(concat("copies of ", bytes >> 10, " KiB: ", fixed(gb_per_s, 0), " GB/s read and written"),
+    report(
+        concat("copies of ", bytes >> 10, " KiB: ", fixed(gb_per_s, 0), " GB/s read and written"),
         {{"bytes", bytes}, {"us", 1e3 * ms}, {"gb_per_s", gb_per_s}});
   }
 }
 
-// A weight gradient, whose tiles leave multiprocessors idle, beside a norm, which memory bounds.
-void overlap(const Setting& setting, const Say& say) {
+// A weight gradient, whose tiles leave multiprocessors idle, concurrently with a norm, which is
+// bound by memory.
+void overlap(const Setting& setting, const Report& report) {
   const std::unique_ptr<Device> device = setting.plugin->make_device(0, 0);
   const std::unique_ptr<Stream> compute = device->make_stream(StreamPriority::kNormal);
   const std::unique_ptr<Stream> other = device->make_stream(StreamPriority::kNormal);
@@ -368,16 +370,16 @@ void overlap(const Setting& setting, const Say& say) {
     other->record(*join);
     compute->wait(*join);
   });
-  say(concat("dW ", fixed(product_us, 1), " us, a norm ", fixed(norm_us, 1),
-             "; one after the other ", fixed(after_us, 1), ", on two branches ",
-             fixed(beside_us, 1)),
-      {{"product_us", product_us},
-       {"norm_us", norm_us},
-       {"after_us", after_us},
-       {"beside_us", beside_us}});
+  report(concat("dW ", fixed(product_us, 1), " us, a norm ", fixed(norm_us, 1),
+                "; one after the other ", fixed(after_us, 1), ", on two branches ",
+                fixed(beside_us, 1)),
+         {{"product_us", product_us},
+          {"norm_us", norm_us},
+          {"after_us", after_us},
+          {"beside_us", beside_us}});
 }
 
-constexpr std::pair<const char*, void (*)(const Setting&, const Say&)> kFacts[] = {
+constexpr std::pair<const char*, void (*)(const Setting&, const Report&)> kFacts[] = {
     {"queues_held", queues_held},
     {"ranks_meet", ranks_meet},
     {"calls_wait", calls_wait},
@@ -387,7 +389,7 @@ constexpr std::pair<const char*, void (*)(const Setting&, const Say&)> kFacts[] 
     {"overlap", overlap}};
 
 int run(int argc, char** argv) {
-  constexpr unsigned kMostSeconds = 60;  // of a fact
+  constexpr unsigned kMaxSeconds = 60;  // per fact
   Setting setting;
   std::string backend = "cuda";
   std::ofstream json;
@@ -401,17 +403,17 @@ int run(int argc, char** argv) {
     }
     if (option != "--json" && option != "--backend" && option != "--from")
       throw InputError(
-          concat("unknown option '", option, "'; there are --small, --json, --backend, --from"));
+          concat("unknown option '", option, "'; expected --small, --json, --backend, --from"));
     if (++i == argc) throw InputError(concat(option, " needs a value"));
     const std::string_view value = argv[i];
     if (option == "--backend") backend = value;
     if (option == "--json") {
       json.open(argv[i], std::ios::app);
-      if (!json) throw InputError(concat("--json ", value, ": cannot write it"));
+      if (!json) throw InputError(concat("--json: cannot write ", value));
     }
     if (option == "--from" &&
         std::from_chars(value.data(), value.data() + value.size(), from).ec != std::errc())
-      throw InputError(concat("--from is a number, not '", value, "'"));
+      throw InputError(concat("--from: expected a number, got '", value, "'"));
   }
   // As load_cuda() does; CUDA reads it at its first call.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(kQueues).c_str(), 0);
@@ -427,7 +429,7 @@ int run(int argc, char** argv) {
       static_cast<void>(std::fputs(concat("[", i, "] ", name, ": ", text, "\n").c_str(), stdout));
       static_cast<void>(std::fflush(stdout));
     };
-    alarm(kMostSeconds);
+    alarm(kMaxSeconds);
     try {
       fact(setting, write);
     } catch (const std::exception& error) {

@@ -13,8 +13,8 @@
 #include "kernels/embedding.h"
 #include "runtime/device.h"
 
-// One case for every operation, on a device's own memory: what is timed on a GPU, and what memory
-// checkers run at small sizes.
+// One case for every operation, in a device's own memory: timed on a GPU, and run by memory
+// checkers at small sizes.
 namespace muo::bench {
 
 struct Sizes {
@@ -22,7 +22,7 @@ struct Sizes {
   [[nodiscard]] std::int64_t n() const { return b * t; }
   [[nodiscard]] std::int64_t c() const { return heads * h; }
 };
-// nanochat's d12 at a batch whose tensors are larger than any L2 cache.
+// nanochat's d12 with a batch whose tensors are larger than any L2 cache.
 inline constexpr Sizes kFull{.b = 32,
                              .t = 2048,
                              .heads = 6,
@@ -31,7 +31,7 @@ inline constexpr Sizes kFull{.b = 32,
                              .vocab = 32768,
                              .padded_vocab = 32768,
                              .matrices = 12};
-// Multiples of nothing, and every path of a kernel once.
+// Sizes that are not multiples of vectors or tiles, and run every path of a kernel once.
 inline constexpr Sizes kSmall{.b = 2,
                               .t = 67,
                               .heads = 6,
@@ -41,21 +41,20 @@ inline constexpr Sizes kSmall{.b = 2,
                               .padded_vocab = 304,
                               .matrices = 3};
 
-// Owns a case's tensors; pinned memory serves to fill them.
+// Owns a case's tensors; fills them through pinned memory.
 class Tensors {
  public:
   Tensors(Device& device, Stream& stream) : device_(device), stream_(stream) {}
 
-  // Normal values: a block of random ones, again and again.
+  // Normally distributed values: repetitions of a random block.
   Tensor normal(const Shape& shape, DType dtype, float scale = 1.0F) {
     return of_normal(shape, dtype, [=](float z) { return scale * z; });
   }
-  // Their squares.
+  // Squares of normally distributed values.
   Tensor squares(const Shape& shape, DType dtype) {
     return of_normal(shape, dtype, [](float z) { return z * z; });
   }
-  // In [0, vocab), as often as text has them; and positions in [0, bound), each as often as any
-  // other.
+  // Tokens in [0, vocab), distributed as in text; positions in [0, bound), uniformly distributed.
   Tensor tokens(std::int64_t n, std::int64_t vocab) {
     return integers(n, [=](float uniform) { return zipf_token(uniform, vocab); });
   }
@@ -64,7 +63,7 @@ class Tensors {
       return static_cast<std::int32_t>(uniform * static_cast<float>(bound));
     });
   }
-  // (b, t): of documents of one length.
+  // (b, t) starts of documents of equal length.
   Tensor document_starts(std::int64_t b, std::int64_t t, std::int64_t length) {
     const Tensor out = zeros({b, t}, DType::kI32);
     fill(
@@ -130,7 +129,7 @@ class Tensors {
         kBlock);
     return out;
   }
-  // `write` makes the first `block` elements on the host; the rest repeats them.
+  // `write` computes the first `block` elements on the host; the rest repeats them.
   template <class Write>
   void fill(const Tensor& out, const Write& write, std::int64_t block) {
     block = std::min(block, out.numel());
@@ -154,8 +153,8 @@ class Tensors {
 
 struct Case {
   std::string name;
-  double bytes = 0;  // that memory has to move, each once
-  double flops = 0;  // if these bound it
+  double bytes = 0;  // minimum memory traffic
+  double flops = 0;  // 0 if it is bound by memory
   std::function<void(Stream&)> run = {};
 };
 // Makes the tensors, then the case that uses them.

@@ -138,7 +138,7 @@ void draw_initial_values(benchmark::State& state) {
 BENCHMARK(draw_initial_values<InitialValues::Kind::kUniform>);
 BENCHMARK(draw_initial_values<InitialValues::Kind::kNormal>);
 
-// Argument: the soft-cap. The logits of one round are the gradient of the last: the arithmetic
+// Argument: the soft-cap. The logits of one round are the gradient of the last, as the arithmetic
 // does not depend on the values.
 template <DType kType>
 void cross_entropy_with_gradient(benchmark::State& state) {

@@ -1,6 +1,5 @@
-// Tokens per second that the loaders of several ranks make ready together, of shards of 100 million
-// tokens in a temporary folder, whose documents are as long as those of FineWeb; the processor time
-// is that of all threads.
+// Tokens per second of the loaders of several ranks together, from shards of 100 million tokens in
+// a temporary folder, whose documents have lengths like FineWeb's. CPU time is that of all threads.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

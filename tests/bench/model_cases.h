@@ -16,7 +16,7 @@
 #include "kernels/residual.h"
 #include "kernels/rotary.h"
 
-// The operations of the model but its products.
+// The operations of the model except its products.
 namespace muo::bench {
 
 inline void add_activation_cases(std::vector<MakeCase>& out, DType dtype) {
@@ -283,7 +283,7 @@ inline void add_document_cases(std::vector<MakeCase>& out) {
   });
 }
 
-// A step of 8 rows, anywhere in their caches.
+// A decode step of 8 rows, at any positions of their caches.
 inline void add_decode_cases(std::vector<MakeCase>& out, DType dtype) {
   constexpr std::int64_t kRows = 8;
   out.emplace_back([dtype](Tensors& make, const Sizes& s) {

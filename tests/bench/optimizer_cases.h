@@ -15,7 +15,7 @@
 #include "kernels/reduce.h"
 #include "kernels/step_scalars.h"
 
-// The operations of the update, and those of a step's books.
+// The operations of the update, and those of a step's bookkeeping.
 namespace muo::bench {
 
 inline HyperParameters some_hyper_parameters() {
@@ -30,7 +30,7 @@ inline StepScalars committing_scalars() {
   return scalars;
 }
 
-// `dtype` is that of replicas and of the iterations; masters, gradients and state are fp32.
+// `dtype` is the dtype of replicas and of the iterations; masters, gradients and state are fp32.
 inline void add_muon_cases(std::vector<MakeCase>& out, DType dtype, bool tall) {
   struct Matrices {
     Shape shape;
@@ -74,7 +74,7 @@ inline void add_muon_cases(std::vector<MakeCase>& out, DType dtype, bool tall) {
   });
 }
 
-// State of 16 bits: split masters, momentum and moments of bf16 that are rounded stochastically.
+// 16-bit state: split masters, and bf16 momentum and moments that are rounded stochastically.
 inline void add_lean_cases(std::vector<MakeCase>& out) {
   const auto count = [](const Sizes& s) { return s.matrices * 4 * s.c() * s.c(); };
   out.emplace_back([=](Tensors& make, const Sizes& s) {
@@ -238,7 +238,7 @@ inline void add_book_cases(std::vector<MakeCase>& out) {
               {.scalars = scalars, .statistics = statistics, .hyper = hyper, .totals = totals});
           write_metrics(stream, {.ring = ring, .totals = totals, .scalars = scalars});
           finish_step(stream, {.scalars = scalars});
-          lap(stream, {.clock = clock});
+          mark_phase(stream, {.clock = clock});
         }};
   });
 }

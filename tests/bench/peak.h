@@ -7,14 +7,15 @@
 #include <thread>
 #include <vector>
 
-#include "app/run/device_rates.h"
 #include "base/threads.h"
+#include "trainer/run/device_rates.h"
 
-// What this machine can do at most, measured in this run: other benchmarks report their share.
+// Peak rates of this machine, measured in this run; other benchmarks report their share of these.
 namespace muo::bench {
 
 // Seconds of the fastest of `repeats` rounds. In a round every thread calls work(thread) once, all
-// start together, and the slowest counts, by its own time: a busy machine does not lower the peak.
+// start together, and the slowest one's CPU time counts, so that other load does not lower the
+// peak.
 template <class Work>
 double best_seconds(int threads, int repeats, const Work& work) {
   std::vector<std::vector<double>> seconds(static_cast<std::size_t>(repeats),
@@ -42,8 +43,8 @@ double best_seconds(int threads, int repeats, const Work& work) {
 namespace detail {
 
 #ifdef __x86_64__
-// Twelve independent chains hide the latency of a fused multiply-add; the assembler does not care
-// for what the rest is compiled.
+// Twelve independent chains hide the latency of a fused multiply-add. In assembly, as the rest is
+// not compiled for these instructions.
 inline void fma_zmm(std::int64_t rounds) {
   for (std::int64_t i = 0; i < rounds; ++i)
     asm volatile(
@@ -80,7 +81,7 @@ inline void clear_registers() {
           : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
             "xmm11", "xmm12", "xmm13");
 }
-// Fused multiply-adds on the widest vectors of this CPU; returns their flops.
+// Runs fused multiply-adds on the widest vectors of this CPU; returns their FLOPs.
 inline double multiply_add(std::int64_t rounds) {
   const bool wide = __builtin_cpu_supports("avx512f") != 0;
   clear_registers();
@@ -88,7 +89,7 @@ inline double multiply_add(std::int64_t rounds) {
   return 2.0 * 12.0 * (wide ? 16.0 : 8.0) * static_cast<double>(rounds);
 }
 #else
-// The same with NEON, of which a CPU may start four at a time: sixteen chains.
+// The same with NEON, in sixteen chains, as a CPU may start four at a time.
 inline double multiply_add(std::int64_t rounds) {
   for (std::int64_t i = 0; i < rounds; ++i)
     asm volatile(
@@ -102,7 +103,7 @@ inline double multiply_add(std::int64_t rounds) {
 
 }  // namespace detail
 
-// Fused multiply-adds in registers, fp32, all threads together.
+// The rate of fp32 fused multiply-adds in registers, of all threads together.
 inline double fma_peak_gflops(int threads) {
   constexpr std::int64_t kRounds = 2'000'000;  // about 5 ms
   double flops = 0;
@@ -113,9 +114,10 @@ inline double fma_peak_gflops(int threads) {
   return static_cast<double>(threads) * flops / seconds * 1e-9;
 }
 
-// sgemm of 1024 x 1024 x 1024 on so many devices at once, as `doctor` and `train` measure it.
+// The rate of sgemm of 1024 x 1024 x 1024 on `devices` devices at once, as `doctor` and `train`
+// measure it.
 inline double sgemm_peak_gflops(int devices) {
-  return app::measure_gemm_rate({.world = devices}, DType::kF32, 1024) * 1e-9;
+  return trainer::measure_gemm_rate({.world = devices}, DType::kF32, 1024) * 1e-9;
 }
 
 }  // namespace muo::bench

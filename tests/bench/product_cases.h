@@ -10,7 +10,7 @@
 #include "kernels/symmetric_product.h"
 #include "kernels/transpose.h"
 
-// What the arithmetic of a step goes to: matrix products and attention.
+// The operations with most of a step's arithmetic: matrix products and attention.
 namespace muo::bench {
 
 inline AttentionRotary some_rotary(Tensors& make, const Sizes& s, DType dtype) {
@@ -20,14 +20,14 @@ inline AttentionRotary some_rotary(Tensors& make, const Sizes& s, DType dtype) {
           .sin = make.normal({s.t, s.h / 2}, dtype)};
 }
 
-// As runs compute it that do not ask for --deterministic. `documents`: how many a row is packed of,
-// of one length; 0: none.
+// Attention as in runs without --deterministic. `documents`: number of documents of equal length
+// per row; 0: none.
 inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::int64_t window,
                                 std::int64_t documents = 0) {
   struct Problem {
     AttentionSize size;
     Tensor q, k, v, out, lse, workspace, starts;
-    double flops;  // of visible pairs, one direction forward
+    double flops;  // of visible pairs, for forward
     std::string name;
   };
   const auto problem = [=](Tensors& make, const Sizes& s) {
@@ -73,12 +73,12 @@ inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::in
                                      .method = p.size.method});
                 }};
   });
-  const auto backward = [=](Tensors& make, const Sizes& s, bool through_rotary) {
+  const auto backward = [=](Tensors& make, const Sizes& s, bool with_rotary) {
     const Problem p = problem(make, s);
     const Tensor dout = make.normal(p.q.shape, dtype), dq = make.zeros(p.q.shape, dtype),
                  dk = make.zeros(p.k.shape, dtype), dv = make.zeros(p.k.shape, dtype);
-    const AttentionRotary rotary = through_rotary ? some_rotary(make, s, dtype) : AttentionRotary{};
-    return Case{.name = "attention_backward" + p.name + (through_rotary ? "/rotary" : ""),
+    const AttentionRotary rotary = with_rotary ? some_rotary(make, s, dtype) : AttentionRotary{};
+    return Case{.name = "attention_backward" + p.name + (with_rotary ? "/rotary" : ""),
                 .flops = 2.5 * p.flops,
                 .run = [=](Stream& stream) {
                   attention_backward(stream, {.dq = dq,
@@ -158,7 +158,7 @@ inline void add_newton_schulz_cases(std::vector<MakeCase>& out, DType dtype) {
   });
 }
 
-// The symmetric ones of these, and the third kind: of matrices that commute. FLOPs count half.
+// The symmetric products of these, and the third kind, of matrices that commute. FLOPs count half.
 inline void add_symmetric_cases(std::vector<MakeCase>& out, DType dtype) {
   enum class Kind { kGram, kPolynomial, kCommuting };
   const auto add = [&](const char* name, Kind kind) {

@@ -1,5 +1,5 @@
-// Tokens per second of sampling on the host: a step from the cache, beside a pass over the whole
-// context for each token, which is what sampling without a cache does.
+// Tokens per second of sampling on the host: a step with the cache, compared to a pass over the
+// whole context for each token, as sampling without a cache does.
 //   build/release/sample_bench
 #include <benchmark/benchmark.h>
 
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "app/infer/inference.h"
 #include "graphs/capture.h"
 #include "support/tensors.h"
+#include "trainer/infer/inference.h"
 
 namespace muo {
 namespace {
@@ -28,7 +28,7 @@ model::GptConfig model(std::int64_t depth, DType dtype) {
   return c;
 }
 
-// Calls body(decoder) on a rank; every row has a context of this many tokens.
+// Calls body(decoder) on a rank; every row has a context of `context` tokens.
 template <class Body>
 void with_decoder(const model::GptConfig& config, std::int64_t rows, std::int64_t context,
                   const Body& body) {
@@ -36,8 +36,8 @@ void with_decoder(const model::GptConfig& config, std::int64_t rows, std::int64_
   DeviceGroup group({.world = 1});
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device,
-                       app::plan_inference_memory(config, params, {.sample = rows}, 0, 1));
-    app::InferenceState state(rank, config, params, {.sample = rows}, arena);
+                       trainer::plan_inference_memory(config, params, {.sample = rows}, 0, 1));
+    trainer::InferenceState state(rank, config, params, {.sample = rows}, arena);
     graphs::warm_up_and_capture(rank, arena, state);
     model::fill_rotary_tables(rank.compute, config, state.rotary);
     for (std::size_t i = 0; i < params.size(); ++i)
@@ -76,7 +76,7 @@ void whole_context(benchmark::State& state, DType dtype) {
   state.counters["tokens/s"] = benchmark::Counter(1, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// Depth, rows, tokens of context.
+// Arguments: depth, rows, tokens of context.
 void step_sizes(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"depth", "rows", "context"})
       ->Args({6, 1, 200})

@@ -1,6 +1,6 @@
-// Bytes of text that one thread turns into ids per second.
+// Bytes of text per second that one thread tokenizes.
 //   MUO_BENCH_TOKENIZER=FILE MUO_BENCH_TEXT=FILE [MUO_BENCH_LINES=1] build/release/tokenizer_bench
-// MUO_BENCH_LINES: each line is a text.
+// MUO_BENCH_LINES: treats each line as a separate text.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -20,7 +20,7 @@ void encode_text(benchmark::State& state) {
   const bool by_lines = std::getenv("MUO_BENCH_LINES") != nullptr;
   // NOLINTEND(concurrency-mt-unsafe)
   if (tokenizer_path == nullptr || text_path == nullptr) {
-    state.SkipWithError("MUO_BENCH_TOKENIZER and MUO_BENCH_TEXT name the files");
+    state.SkipWithError("set MUO_BENCH_TOKENIZER and MUO_BENCH_TEXT to files");
     return;
   }
   const auto tokenizer = data::open_tokenizer(tokenizer_path);

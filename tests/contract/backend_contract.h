@@ -21,24 +21,24 @@
 
 namespace muo::test {
 
-// Who holds the ranks of a world.
+// Distribution of a world's ranks over processes.
 enum class Processes : std::uint8_t {
   kOne,
-  kSimulated,  // several in this one, in every way that the rows of kSplits have
-  kMpi,        // those that mpirun has started, of which this is one
+  kSimulated,  // several, simulated in this process; once for each row of kSplits
+  kMpi,        // those started by mpirun, including this one
 };
 
-// A backend that has to keep the contract. To join, add a line to kBackends below.
+// A backend under test. To test another one, add a line to kBackends below.
 struct TestedBackend {
   const char* name;
-  const char* plugin;  // nullptr: the host's own devices
+  const char* plugin;  // nullptr: host devices
   CommunicatorKind communicator;
-  bool traces;              // graphs know their nodes
-  bool adds_bf16 = true;    // in fp32, as communicator.h says; else such sums are refused
-  bool shares_gpu = false;  // all ranks on the first GPU; else one each
+  bool traces;              // graphs have a trace
+  bool adds_bf16 = true;    // in fp32, as in communicator.h; else such sums are rejected
+  bool shares_gpu = false;  // all ranks on the first GPU; else one GPU per rank
   Processes processes = Processes::kOne;
 };
-// GoogleTest finds it by this name.
+// Used by GoogleTest, which finds it by this name.
 inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifier-naming)
                     std::ostream* out) {
   *out << tested.name;
@@ -53,7 +53,7 @@ inline constexpr TestedBackend kBackends[] = {
     {"multi_gpu_peer", "muograph_cuda", CommunicatorKind::kPeer, false},
     {"multi_gpu_nccl", "muograph_cuda", CommunicatorKind::kNccl, false, false},
 };
-// Of communicators alone: the rest does not know of processes.
+// For tests of communicators only: other components do not depend on processes.
 inline constexpr TestedBackend kSeveralProcesses[] = {
     {"simulated", nullptr, CommunicatorKind::kHost, true, true, false, Processes::kSimulated},
     {"mpi", nullptr, CommunicatorKind::kHost, true, true, false, Processes::kMpi},
@@ -61,7 +61,7 @@ inline constexpr TestedBackend kSeveralProcesses[] = {
 inline const std::vector<std::vector<int>> kSplits = {{1, 1}, {1, 2}, {2, 1},   {2, 2},
                                                       {1, 3}, {3, 1}, {1, 1, 2}};
 
-// Only what every backend offers is used: nothing is read or written but through copies.
+// Uses only what every backend offers: memory is accessed through copies alone.
 class BackendContract : public testing::TestWithParam<TestedBackend> {
  public:
   void SetUp() override {
@@ -71,11 +71,11 @@ class BackendContract : public testing::TestWithParam<TestedBackend> {
     if (tested.plugin == nullptr || std::string_view(tested.plugin) != "muograph_cuda") return;
     const LoadedPlugin cuda = load_cuda();
     if (cuda.plugin == nullptr) GTEST_SKIP() << cuda.missing;
-    if (!tested.shares_gpu && cuda.plugin->device_count() < kMostRanks)
-      GTEST_SKIP() << "fewer than " << kMostRanks << " GPUs";
+    if (!tested.shares_gpu && cuda.plugin->device_count() < kMaxRanks)
+      GTEST_SKIP() << "fewer than " << kMaxRanks << " GPUs";
   }
 
-  static constexpr int kMostRanks = 4;  // of any test
+  static constexpr int kMaxRanks = 4;  // maximum of all tests
   static void run(int world, const std::function<void(RankContext&)>& body) {
     const TestedBackend& tested = GetParam();
     if (tested.processes != Processes::kOne) return run_in_processes(world, body);
@@ -107,7 +107,7 @@ class BackendContract : public testing::TestWithParam<TestedBackend> {
   INSTANTIATE_TEST_SUITE_P(set, suite, testing::ValuesIn(::muo::test::rows), \
                            [](const auto& tested) { return tested.param.name; })
 
-// Memory of one rank's device, and the way of values into it and back.
+// A vector in one rank's device memory, with copies of its values to and from the host.
 template <class T>
 class DeviceVector {
  public:

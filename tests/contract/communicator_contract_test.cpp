@@ -11,7 +11,7 @@ class CommunicatorContract : public BackendContract {};
 MUO_FOR_EVERY_BACKEND(CommunicatorContract);
 MUO_FOR_EVERY(Processes, CommunicatorContract, kSeveralProcesses);
 
-// Small integers: sums are exact in any order, so every backend has to give these very values.
+// Small integers: sums are exact in any order, so every backend must return exactly these values.
 float value(int rank, std::size_t i) {
   return static_cast<float>(10 * (rank + 1)) + static_cast<float>(i);
 }
@@ -36,7 +36,8 @@ void append(Floats& to, const Floats& more) { to.insert(to.end(), more.begin(), 
 
 constexpr std::size_t kSegment = 3;
 
-// Captured and launched twice, so that what a replay leaves behind matters too.
+// Captures the collective and launches it twice, so that the state that a replay leaves is tested,
+// too.
 void collective(RankContext& rank, const std::function<void()>& enqueue) {
   const auto fork = rank.device.make_event();
   const auto join = rank.device.make_event();
@@ -47,7 +48,8 @@ void collective(RankContext& rank, const std::function<void()>& enqueue) {
     rank.comm.record(*join);
     rank.compute.wait(*join);
   });
-  // On GPUs, no rank makes a graph while a peer waits for it on a device that they may share.
+  // On GPUs, no rank may make a graph while a peer's kernel waits for it on a device that they may
+  // share.
   rank.barrier.arrive();
   for (int i = 0; i < 2; ++i)
     rank.compute.launch(*graph);
@@ -145,7 +147,7 @@ TEST_P(CommunicatorContract, SumsAndGathersMayWorkInPlace) {
     const DeviceVector<float> scattered(rank, values(rank.rank, kSize));
     const std::int64_t begin = rank.rank * static_cast<std::int64_t>(kSegment);
     const Tensor own = scattered.tensor().elements(begin, kSegment);
-    rank.barrier.arrive();  // as nobody allocates while a peer's kernel waits
+    rank.barrier.arrive();  // no rank may allocate while a peer's kernel waits
     rank.communicator.all_reduce(rank.comm, 1, sum, sum);
     rank.communicator.all_gather(rank.comm, 2, full, full.tensor().elements(begin, kSegment));
     rank.communicator.reduce_scatter(rank.comm, 3, own, scattered);
@@ -161,7 +163,7 @@ TEST_P(CommunicatorContract, SumsAndGathersMayWorkInPlace) {
   });
 }
 
-// bf16 on the wire. Integers up to 256 are exact in bf16, and their sums of three in fp32 alone: a
+// bf16 on the wire. Integers up to 256 are exact in bf16, but sums of three of them in fp32 only: a
 // sum that is stored in bf16 is rounded once, at the end.
 TEST_P(CommunicatorContract, BF16TravelsAndSumsInFp32) {
   if (!GetParam().adds_bf16)
@@ -178,7 +180,7 @@ TEST_P(CommunicatorContract, BF16TravelsAndSumsInFp32) {
     std::ranges::transform(x, out.begin(), [](BF16 v) { return to_f32(v); });
     return out;
   };
-  const auto large = [](int rank) {  // 201 + 223 + 245 + 3 i: odd and above 512 where i is even
+  const auto large = [](int rank) {  // 201 + 223 + 245 + 3 i: odd and above 512 for even i
     Floats out(kSize);
     for (std::size_t i = 0; i < kSize; ++i)
       out[i] = static_cast<float>(201 + 22 * rank) + static_cast<float>(i);
@@ -277,7 +279,7 @@ TEST_P(CommunicatorContract, RankAndWorldAreThoseOfTheGroup) {
   });
 }
 
-// Each rank as often as it likes, so that waiting for a peer would be for ever.
+// Ranks make different numbers of calls, so that a wait for a peer would never end.
 TEST_P(CommunicatorContract, AMutedOneIsCheckedAndDoesNothing) {
   run(3, [](RankContext& rank) {
     const DeviceVector<float> in(rank, values(rank.rank, 4));

@@ -7,7 +7,7 @@
 
 namespace muo::test {
 
-// The one that the plug-in has loaded, or will load.
+// The stand-in library that the plug-in has loaded, or will load.
 inline const NcclStandIn& loaded_nccl_stand_in() {
   void* library = dlopen(MUO_NCCL_STAND_IN, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw Error(dlerror());  // NOLINT(concurrency-mt-unsafe)

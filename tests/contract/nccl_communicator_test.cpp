@@ -18,8 +18,9 @@
 #include "support/errors.h"
 #include "support/eventually.h"
 
-// What is NCCL's own among the communicators: its library, its two communicators a rank, its errors
-// and its end. What all communicators have to do is in communicator_contract_test.cpp.
+// Tests specific to the NCCL communicator: its library, its two communicators per rank, its errors
+// and its destruction. Requirements on all communicators are tested in
+// communicator_contract_test.cpp.
 namespace muo::test {
 namespace {
 
@@ -84,7 +85,7 @@ TEST_F(SimtNccl, GraphsAndEagerWorkHaveCommunicatorsOfTheirOwn) {
   run(2, [](RankContext& rank) {
     const DeviceVector<float> in(rank, {1, 2, 3, 4, 5});
     const DeviceVector<float> out(rank, 5);
-    rank.barrier.arrive([] { static_cast<void>(calls()); });  // what joining called
+    rank.barrier.arrive([] { static_cast<void>(calls()); });  // discards the calls made by joining
     const auto graph = captured_all_reduce(rank, out, in);
     rank.barrier.arrive(
         [] { EXPECT_EQ(calls(), (std::vector<std::string>(2, "ncclAllReduce graph 5"))); });
@@ -102,7 +103,7 @@ TEST_F(SimtNccl, GraphsAndEagerWorkHaveCommunicatorsOfTheirOwn) {
   EXPECT_EQ(stand_in().alive(), 0) << "destroyed with the group";
 }
 
-// So that no capture is the first to need a connection.
+// So that no capture needs a new connection.
 TEST_F(SimtNccl, JoiningConnectsBothCommunicators) {
   run(2, [](RankContext& /*rank*/) {});
   const std::vector<std::string> made = calls();
@@ -128,7 +129,7 @@ TEST_F(SimtNccl, EqualPartsAreGatheredByNcclsOwnAllGather) {
   });
 }
 
-// It would be rounded at every rank that it passes, and could not be widened.
+// NCCL would round the sum at every rank, and cannot widen it.
 TEST_F(SimtNccl, SumsOfBF16AreRefusedWithAdvice) {
   run(1, [](RankContext& rank) {
     const DeviceVector<BF16> in(rank, 4);
@@ -163,9 +164,9 @@ TEST_F(SimtNccl, AnErrorOfACallIsOursWithNcclsText) {
                         rank.communicator.all_reduce(rank.comm, 7, out, in);
                       }),
               AllOf(HasSubstr("NCCL 2.28.9"), HasSubstr("ncclAllReduce"),
-                    HasSubstr("unhandled cuda error (told to)"),
+                    HasSubstr("unhandled cuda error (planted failure)"),
                     HasSubstr("all_reduce with tag 7 of 4 fp32 on rank")));
-  // In the midst of a group of calls, and at its end.
+  // Within a group of calls, and at its end.
   for (const char* function : {"ncclSend", "ncclGroupEnd"})
     EXPECT_THAT(failing(function,
                         [](RankContext& rank, const Tensor& out, const Tensor& in) {
@@ -193,7 +194,7 @@ TEST_F(SimtNccl, WhatFailsLaterIsFoundByCheck) {
       rank.communicator.check();
       rank.barrier.arrive([] { stand_in().fail_next("a collective", kInvalidUsage); });
       rank.communicator.check();
-      rank.barrier.arrive();  // one of the two has found it
+      rank.barrier.arrive();  // one of the two has thrown
     });
   });
   EXPECT_THAT(error, AllOf(HasSubstr("a collective: invalid usage"), HasSubstr("rank ")));
@@ -218,7 +219,7 @@ TEST_F(SimtNccl, AReplayThatWaitsForADeadPeerEnds) {
   EXPECT_EQ(stand_in().alive(), 0);
 }
 
-// One that neither comes nor fails: only the watchdog can tell.
+// A peer that neither arrives nor fails can be detected by the watchdog only.
 TEST_F(SimtNccl, AReplayThatWaitsForAStuckPeerEnds) {
   std::atomic<int> released = 0;
   const std::string error = message_of<Error>([&] {
@@ -248,7 +249,7 @@ TEST_F(SimtNccl, AReplayThatWaitsForAStuckPeerEnds) {
   EXPECT_EQ(stand_in().alive(), 0);
 }
 
-// The order that is promised, graphs first, would be broken: NCCL would wait forever.
+// Violates the required order, graphs first: NCCL would wait for ever.
 TEST_F(SimtNccl, AGraphThatOutlivesItsCommunicatorIsNotWaitedForForever) {
   std::unique_ptr<Graph> graph;
   testing::internal::CaptureStderr();
@@ -257,7 +258,7 @@ TEST_F(SimtNccl, AGraphThatOutlivesItsCommunicatorIsNotWaitedForForever) {
     graph = captured_all_reduce(rank, in, in);
   });
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              AllOf(HasSubstr("'graph' of rank 0"), HasSubstr("a graph still holds its work")));
+              AllOf(HasSubstr("'graph' of rank 0"), HasSubstr("a graph still contains its work")));
   EXPECT_EQ(stand_in().alive(), 1);
   graph.reset();
   EXPECT_TRUE(test::eventually([] { return stand_in().alive() == 0; }));

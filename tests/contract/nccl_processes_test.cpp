@@ -38,12 +38,12 @@ void on_ranks(ProcessGroup* processes, int world, int first_device, const RankBo
                .watch = {.stuck_after = std::chrono::minutes(1), .grace = patient_watch().grace}})
       .run(body);
 }
-// Each process has the GPUs with the numbers of its ranks, as those of one process have.
+// Each process uses the GPUs with its ranks' numbers, like the ranks of a single process.
 void on_ranks(ProcessGroup& processes, const RankBody& body) {
   on_ranks(&processes, processes.world(), processes.ranks().first, body);
 }
 
-// Of magnitudes so far apart that a sum in another order has other bits.
+// Values of such different magnitudes that a sum in another order has other bits.
 Floats values(int rank, std::int64_t n) {
   const std::int64_t r = rank;
   Floats out;
@@ -71,7 +71,7 @@ struct Vectors {
   static constexpr int kWorld = 4, kRoot = 2;
   static constexpr std::int64_t kSegment = 7, kWhole = kSegment * kWorld;
 
-  // Every collective once.
+  // Enqueues every collective once.
   void enqueue(RankContext& rank) const {
     Communicator& c = rank.communicator;
     const bool is_root = rank.rank == kRoot;
@@ -102,7 +102,7 @@ struct Vectors {
       parts_at_root, back;
 };
 
-// By rank: what all collectives leave there, called eagerly and replayed.
+// By rank: results of all collectives, called eagerly and replayed.
 class Results {
  public:
   void add(RankContext& rank) {
@@ -110,7 +110,7 @@ class Results {
     {
       const Vectors eager(rank), replayed(rank);
       const auto graph = rank.comm.capture([&] { replayed.enqueue(rank); });
-      rank.barrier.arrive();  // nobody makes a graph while a peer's kernel waits
+      rank.barrier.arrive();  // no rank may make a graph while a peer's kernel waits
       eager.enqueue(rank);
       rank.comm.synchronize();
       for (int i = 0; i < 2; ++i)
@@ -118,7 +118,7 @@ class Results {
       rank.wait(rank.comm);
       EXPECT_EQ(replayed.text(), eager.text());
       text = eager.text();
-      rank.barrier.arrive();  // nor frees memory
+      rank.barrier.arrive();  // nor free memory
     }
     const std::lock_guard lock(mutex_);
     by_rank_[rank.rank] = text;
@@ -178,7 +178,7 @@ TEST(SimtNcclProcess, ThatSharesAGpuWithAnotherIsRefusedInBoth) {
                  HasSubstr(" and process 1 (ranks 2 to 3"), HasSubstr("use a GPU for each rank"))));
 }
 
-// While ranks of the other process wait for it.
+// Fails while ranks of the other process wait for it.
 TEST(SimtNcclProcess, ThatCannotJoinReleasesTheOther) {
   const auto ends = in_processes({2, 2}, [](ProcessGroup& processes) {
     if (!processes.is_first())
@@ -204,14 +204,14 @@ TEST(SimtNcclProcess, ThatHasNoIdsReleasesTheOther) {
 class SimtKilledNcclProcess : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, SimtKilledNcclProcess, testing::Values(1, 2));
 
-// In replays that wait for a rank of the other process, whose end NCCL does not notice.
+// Killed while replays wait for a rank of the other process, whose end NCCL does not detect.
 TEST_P(SimtKilledNcclProcess, EndsTheOther) {
   const std::vector<int> ranks = {2, 2};
   const auto ends = in_processes(ranks, [](ProcessGroup& processes) {
     on_ranks(processes, [&](RankContext& rank) {
       const Vectors vectors(rank);
       const auto graph = rank.comm.capture([&] { vectors.enqueue(rank); });
-      rank.barrier.arrive([&] { processes.meet(Channel::kRun, "test"); });
+      rank.barrier.arrive([&] { processes.barrier(Channel::kRun, "test"); });
       if (rank.rank == GetParam()) ::kill(::getpid(), SIGKILL);
       rank.comm.launch(*graph);
       rank.wait(rank.comm);

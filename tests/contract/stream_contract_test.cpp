@@ -95,7 +95,7 @@ TEST_P(StreamContract, AForkAndJoinBecomesOneGraph) {
   });
 }
 
-// Each makes a mistake while `rank.compute` captures.
+// Each one violates a rule while `rank.compute` captures.
 struct Mistake {
   const char* name;
   void (*make)(RankContext& rank, const DeviceVector<float>& vector, Event& event, Graph& other);
@@ -156,8 +156,8 @@ TEST_P(StreamContract, AMistakeDiscardsTheCaptureAndLeavesEveryStreamUsable) {
       }),
                    Error);
       EXPECT_EQ(b.get(), (Floats{5, 5}));
-      EXPECT_EQ(a.get(), (Floats{1, 2}));  // the discarded work never ran
-      rank.comm.zero(b);                   // at once, not into some capture
+      EXPECT_EQ(a.get(), (Floats{1, 2}));  // the discarded work did not run
+      rank.comm.zero(b);                   // runs immediately, outside of any capture
       rank.comm.synchronize();
       EXPECT_EQ(b.get(), (Floats{0, 0}));
       const auto graph = rank.compute.capture([&] { rank.compute.copy(b, a); });
@@ -173,7 +173,7 @@ TEST_P(StreamContract, AMistakeDiscardsTheCaptureAndLeavesEveryStreamUsable) {
   });
 }
 
-// No error of CUDA is left either: where one is, the SIMT tier makes the process fail at its end.
+// CUDA's own error is cleared, too: otherwise the SIMT tier makes the process fail at its end.
 TEST_P(StreamContract, TheErrorOfABodyIsKept) {
   run(1, [](RankContext& rank) {
     const DeviceVector<float> a(rank, 2);
@@ -204,7 +204,7 @@ TEST_P(StreamContract, AnEventOfAFinishedCaptureIsAnErrorInsideAndOutsideCapture
     EXPECT_THROW(event->synchronize(), Error);
     const auto waits = [&] { rank.compute.wait(*event); };
     EXPECT_THROW((void)rank.compute.capture(waits), Error);
-    rank.compute.record(*event);  // outside: an ordinary event again
+    rank.compute.record(*event);  // outside a capture: an ordinary event again
     EXPECT_NO_THROW(rank.comm.wait(*event));
     EXPECT_NO_THROW(event->synchronize());
   });

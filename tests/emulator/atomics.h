@@ -1,7 +1,7 @@
 #pragma once
 
-// Atomic operations under CUDA's names. Relaxed, as CUDA's: they order nothing else, and
-// ThreadSanitizer knows it.
+// Atomic operations under CUDA's names. They are relaxed, as CUDA's are: they order nothing else,
+// also for ThreadSanitizer.
 
 #include <atomic>
 #include <type_traits>
@@ -17,7 +17,7 @@ T atomicExch(T* p, std::type_identity_t<T> x) {
 template <class T>
 T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> x) {
   std::atomic_ref<T>(*p).compare_exchange_strong(expected, x, std::memory_order_relaxed);
-  return expected;  // what was there, either way
+  return expected;  // the old value in either case
 }
 template <class T>
 T atomicOr(T* p, std::type_identity_t<T> x) {
@@ -44,9 +44,8 @@ T atomicMin(T* p, std::type_identity_t<T> x) {
   return old;
 }
 
-// A fiber sees its own writes and those of other fibers of its OS thread in order anyway. What
-// other OS threads may rely on are acquire and release operations only: ThreadSanitizer sees no
-// fences.
+// A fiber sees its own writes and those of other fibers of its OS thread in order anyway. Other OS
+// threads may rely on acquire and release operations only, as ThreadSanitizer ignores fences.
 inline void __threadfence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 inline void __threadfence_block() { __threadfence(); }
 inline void __threadfence_system() { __threadfence(); }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The part of <cuda_bf16.h> that kernels use: storage and conversions, rounding as base/dtype.h.
-// (NVIDIA's conversion gives every NaN the same bits, 0x7FFF.)
+// The part of <cuda_bf16.h> that kernels use: storage and conversions, which round as base/dtype.h
+// does. (NVIDIA's conversion gives every NaN the same bits, 0x7FFF.)
 
 #include "base/dtype.h"
 #include "emulator/types.h"

@@ -15,9 +15,9 @@
 #  error "the SIMT tier switches stacks in x86-64 assembly"
 #endif
 
-// Pushes the callee-saved registers, changes the stack, pops the other side's: 7 ns, where
-// swapcontext() takes 220 for its system call. A new fiber's stack is laid out so that the first
-// switch to it pops start() and its argument and returns to muo_simt_begin.
+// Pushes the callee-saved registers, changes the stack and pops the other side's registers: 7 ns,
+// while swapcontext() takes 220 because of its system call. A new fiber's stack is laid out such
+// that the first switch to it pops start() and its argument and returns to muo_simt_begin.
 extern "C" {
 void muo_simt_switch(void** save, void* to);
 void muo_simt_begin();
@@ -68,7 +68,7 @@ constexpr std::size_t kLine = 64;
 Fiber::Fiber(std::byte* stack, std::size_t colour, Body body, void* argument)
     : stack_(stack), body_(body), argument_(argument) {
   void** top = reinterpret_cast<void**>(stack + kStackBytes - kLine * (colour % 61));
-  *--top = nullptr;  // keeps the stack aligned to 16 where muo_simt_begin starts
+  *--top = nullptr;  // keeps the stack aligned to 16 at the start of muo_simt_begin
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&muo_simt_begin);
   for (int i = 0; i < 4; ++i)  // rbp (ends backtraces), rbx, r12, r13
@@ -87,7 +87,7 @@ Fiber::~Fiber() {  // NOLINT(modernize-use-equals-default): not with a sanitizer
 #endif
 }
 
-// After a switch to this fiber.
+// Runs after a switch to this fiber.
 MUO_SIMT_UNSEEN void Fiber::arrived([[maybe_unused]] void* shadow) {
 #ifdef __SANITIZE_ADDRESS__
   const void* stack = nullptr;
@@ -131,7 +131,7 @@ MUO_SIMT_UNSEEN void Fiber::suspend() {
   arrived(shadow_);
 }
 
-MUO_SIMT_UNSEEN void Fiber::hand_over(Fiber& next) {
+MUO_SIMT_UNSEEN void Fiber::switch_to(Fiber& next) {
   next.owner_ = owner_;
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_start_switch_fiber(&shadow_, next.stack_, kStackBytes);
@@ -146,7 +146,8 @@ MUO_SIMT_UNSEEN void Fiber::hand_over(Fiber& next) {
 FiberStacks::FiberStacks(std::size_t count) : bytes_(count * (Fiber::kStackBytes + kPage)) {
   void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  MUO_CHECK(memory != MAP_FAILED, "no ", bytes_, " bytes of addresses for the stacks of fibers");
+  MUO_CHECK(memory != MAP_FAILED, "cannot reserve ", bytes_,
+            " bytes of addresses for the stacks of fibers");
   memory_ = static_cast<std::byte*>(memory);
 }
 
@@ -154,7 +155,8 @@ FiberStacks::~FiberStacks() { munmap(memory_, bytes_); }
 
 std::byte* FiberStacks::stack(std::size_t index) {
   std::byte* guard = memory_ + index * (Fiber::kStackBytes + kPage);
-  MUO_CHECK(mprotect(guard, kPage, PROT_NONE) == 0, "the guard page of a stack");
+  MUO_CHECK(mprotect(guard, kPage, PROT_NONE) == 0,
+            "cannot protect the guard page of a fiber's stack");
   return guard + kPage;
 }
 

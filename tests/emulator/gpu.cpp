@@ -14,8 +14,8 @@
 namespace muo::simt {
 namespace {
 
-// Bytes of shared memory: CUDA C++ Programming Guide, "Technical Specifications per Compute
-// Capability". 8.6 and 8.9 run what was compiled for 8.0.
+// Bytes of shared memory are from the CUDA C++ Programming Guide, "Technical Specifications per
+// Compute Capability". 8.6 and 8.9 run code that was compiled for 8.0.
 constexpr Gpu kGpus[] = {{"all", std::size_t{99} << 10, kCompiledArchitectures, 90},
                          {"80", std::size_t{163} << 10, 0, 80},
                          {"86", std::size_t{99} << 10, 0, 86},
@@ -24,13 +24,13 @@ constexpr Gpu kGpus[] = {{"all", std::size_t{99} << 10, kCompiledArchitectures, 
                          {"100a", std::size_t{227} << 10, 2, 100},
                          {"120", std::size_t{99} << 10, 3, 120}};
 
-constexpr unsigned kRegisters = 65536;              // of a block
-constexpr std::size_t kMostParameterBytes = 32764;  // since CUDA 12.1, on sm_70 and later
+constexpr unsigned kRegisters = 65536;             // per block
+constexpr std::size_t kMaxParameterBytes = 32764;  // since CUDA 12.1, on sm_70 and later
 
 constexpr unsigned round_up(unsigned x, unsigned unit) { return (x + unit - 1) / unit * unit; }
 
-// A warp's registers come in units of 256, and the hardware counts warps by fours, one for each
-// part of a multiprocessor (cuda_occupancy.h, cudaOccMaxBlocksPerSMRegsLimit).
+// A warp's registers are allocated in units of 256, and warps in units of four, one for each part
+// of a multiprocessor (cuda_occupancy.h, cudaOccMaxBlocksPerSMRegsLimit).
 constexpr unsigned registers_of(unsigned threads, unsigned registers) {
   return round_up((threads + 31) / 32, 4) * round_up(32 * registers, 256);
 }
@@ -64,7 +64,7 @@ const Gpu& gpu() {
 
 void check_resources(const Launch& launch) {
   const KernelResources& kernel = resources_of(launch.kernel);
-  const auto [registers, most_threads, in_kernel] = use_of(launch.kernel);
+  const auto [registers, max_threads, in_kernel] = use_of(launch.kernel);
   const std::size_t limit = gpu().shared_bytes;
   const auto require = [&](bool holds, const auto&... what) {
     if (!holds) MUO_FAIL(what..., ", kernel ", kernel_name(launch.kernel), ", sm_", gpu().name);
@@ -78,12 +78,12 @@ void check_resources(const Launch& launch) {
           " bytes of dynamic shared memory without opt-in beside ", in_kernel,
           " static ones: together at most ", cuda::kSharedWithoutOptIn);
   const unsigned threads = launch.block.x * launch.block.y * launch.block.z;
-  require(most_threads == 0 || threads <= most_threads, threads,
-          " threads in a block, launch bounds ", most_threads);
+  require(max_threads == 0 || threads <= max_threads, threads,
+          " threads in a block, launch bounds ", max_threads);
   require(registers_of(threads, registers) <= kRegisters, threads, " threads of ", registers,
           " registers need ", registers_of(threads, registers), ", a block has ", kRegisters);
-  require(launch.parameter_bytes <= kMostParameterBytes, launch.parameter_bytes,
-          " bytes of parameters, at most ", kMostParameterBytes);
+  require(launch.parameter_bytes <= kMaxParameterBytes, launch.parameter_bytes,
+          " bytes of parameters, at most ", kMaxParameterBytes);
   require(launch.parameter_bytes == 0 ||
               launch.parameter_bytes == kernel.parameter_bytes.value_or(launch.parameter_bytes),
           launch.parameter_bytes, " bytes of parameters, nvcc says ",
@@ -93,7 +93,7 @@ void check_resources(const Launch& launch) {
 
 KernelUse use_of(const void* kernel) {
   const KernelResources& of = resources_of(kernel);
-  KernelUse use{0, of.most_threads, 0};
+  KernelUse use{0, of.max_threads, 0};
   for (unsigned compiled = 0; compiled < kCompiledArchitectures; ++compiled)
     if (gpu().compiled == compiled || gpu().compiled == kCompiledArchitectures) {
       use.registers = std::max(use.registers, of.on[compiled].registers);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Arithmetic and memory intrinsics under CUDA's names. Approximate functions are the C library's:
-// results are compared with tolerances, never as bits.
+// Arithmetic and memory intrinsics under CUDA's names. Approximate functions are the C library's,
+// so compare their results with tolerances, not bitwise.
 
 #include <math.h>  // NOLINT(modernize-deprecated-headers): kernels call these without std::
 

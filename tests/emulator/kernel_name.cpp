@@ -22,7 +22,7 @@ namespace {
 
 using File = std::span<const char>;
 
-// Of a loaded file; it stays mapped, as libraries with kernels stay loaded.
+// The contents of a loaded file; it stays mapped, as libraries with kernels stay loaded.
 File contents(const std::string& path) {
   static std::mutex mutex;
   static std::map<std::string, File> files;
@@ -54,7 +54,7 @@ std::string demangled(const char* name) {
   return status == 0 ? text.get() : name;
 }
 
-// body(name, address in the file) for every function of its symbol table.
+// Calls body(name, address in the file) for every function of the file's symbol table.
 template <class Body>
 void for_functions(File file, const Body& body) {
   const auto header = at<Elf64_Ehdr>(file, 0);
@@ -74,7 +74,7 @@ void for_functions(File file, const Body& body) {
   }
 }
 
-// The file of a function, and where it begins in memory.
+// The file of a function, and its base address in memory.
 struct Loaded {
   File file;
   const char* base = nullptr;
@@ -82,7 +82,7 @@ struct Loaded {
 Loaded file_of(const void* function) {
   Dl_info info{};
   if (dladdr(function, &info) == 0) return {};
-  // The name of an executable is as it was called; this one always leads there.
+  // An executable's name may be a relative path; /proc/self/exe always works.
   const bool library = std::strstr(info.dli_fname, ".so") != nullptr;
   return {contents(library ? info.dli_fname : "/proc/self/exe"),
           static_cast<const char*>(info.dli_fbase)};
@@ -90,7 +90,7 @@ Loaded file_of(const void* function) {
 
 }  // namespace
 
-// dladdr() alone knows exported functions only, and kernels are in unnamed namespaces.
+// dladdr() finds exported functions only, but kernels are in unnamed namespaces.
 std::string kernel_name(const void* function) {
   const Loaded loaded = file_of(function);
   std::string out = "?";

@@ -5,7 +5,7 @@
 
 namespace muo::simt {
 
-// The name of the function at this address, demangled; "?" if its file has lost its symbols.
+// The demangled name of the function at this address; "?" if its file has no symbols.
 std::string kernel_name(const void* function);
 
 // Functions of the project's CUDA namespaces that are in the same file as this one.

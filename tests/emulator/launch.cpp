@@ -13,8 +13,8 @@
 namespace muo::simt {
 namespace {
 
-// What an OS thread that launches keeps from launch to launch: fibers are dear to make. Under a
-// pthread key, not thread_local, as SharedMemory takes thread-local variables for __shared__.
+// State of an OS thread that launches, kept between launches as fibers are expensive to create. It
+// is under a pthread key, as SharedMemory treats thread_local variables as __shared__.
 struct Launcher {
   std::vector<std::unique_ptr<Scheduler>> workers;
   std::uint64_t launches = 0;
@@ -59,7 +59,7 @@ void run(const Launch& launch) {
   const unsigned workers = blocks == 1 ? 1 : launch.resident ? blocks : settings().workers;
   while (own.workers.size() < workers)
     own.workers.push_back(std::make_unique<Scheduler>());
-  // Another schedule for each launch, the same ones for each run of the program.
+  // Each launch has another schedule, but every run of the program has the same ones.
   const std::uint64_t seed = settings().seed + 0x100000001B3U * own.launches++;
   const auto work = [&](unsigned worker) {
     own.workers[worker]->run(launch, worker, workers, seed);

@@ -1,6 +1,6 @@
 #pragma once
 
-// All that a kernel may use when g++ compiles it, and how it is executed.
+// Everything that a kernel may use when g++ compiles it, and its execution.
 
 #include <cstddef>
 #include <tuple>
@@ -26,8 +26,8 @@
 
 namespace muo::simt {
 
-// Of a kernel's parameters as they lie one after the other; 0 if one of them is aligned to more
-// than their beginning is, which differs between architectures.
+// Bytes of a kernel's parameters with padding; 0 if a parameter has a larger alignment than their
+// beginning, which differs between architectures.
 template <class... Parameters>
 constexpr std::size_t parameter_bytes() {
   if (((alignof(Parameters) > 16) || ...)) return 0;
@@ -47,7 +47,7 @@ class Call {
       : kernel_(kernel), values_{std::forward<Arguments>(arguments)...} {}
 
   [[nodiscard]] const std::tuple<Parameters...>& values() const { return values_; }
-  // Throws Error, with the kernel's name, for what no GPU would accept.
+  // Throws Error, with the kernel's name, if no GPU would accept the launch.
   [[nodiscard]] Launch checked(dim3 grid, dim3 block, std::size_t shared_bytes,
                                std::size_t shared_opt_in, bool resident) const {
     const Launch launch{.kernel = reinterpret_cast<const void*>(kernel_),
@@ -62,7 +62,7 @@ class Call {
     check(launch);
     return launch;
   }
-  // What checked() returned, of this or a copy.
+  // `launch` must have been returned by checked() of this object or of a copy.
   void run(Launch launch) const {
     launch.arguments = this;
     simt::run(launch);
@@ -82,8 +82,8 @@ class Call {
 
 namespace muo::cuda {
 
-// In a loop that waits for what another rank writes. (On a GPU: __nanosleep.) Without it the other
-// threads of the block, and other ranks on few cores, would never get their turn.
+// Call it in loops that wait for another rank's writes (on a GPU it is __nanosleep). Without it the
+// other threads of the block, and other ranks on few cores, would never run.
 inline void spin_pause(MUO_SIMT_SITE) { simt::Scheduler::current().pause(site); }
 
 }  // namespace muo::cuda

@@ -1,7 +1,7 @@
 #pragma once
 
-// Twins of the instructions in runtime/cuda/ptx.h, which says what each does. What they do with
-// fragments is our reading of the PTX manual; a GPU has the last word.
+// Emulations of the instructions in runtime/cuda/ptx.h, which documents each. The layouts of
+// fragments follow our reading of the PTX manual, which only a GPU can confirm.
 
 #include <atomic>
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace muo::simt {
 
-// The first of two neighbours is in the lower half of a word.
+// One of the two bf16 in a word, widened; the first is in the lower half.
 inline float half_of(std::uint32_t word, int half) {
   return to_f32(BF16{static_cast<std::uint16_t>(word >> 16 * half)});
 }
@@ -31,8 +31,7 @@ inline void carry_out(const PendingCopy& copy) {
     std::memset(copy.to, 0, copy.bytes);
 }
 
-// The bytes arrive at once or as late as the wait allows: late, or by chance if the schedule is
-// random.
+// The bytes arrive as late as the wait allows; in random schedules sometimes at once.
 inline void copy_async(const std::byte* to, const void* from, std::size_t bytes, bool read) {
   Scheduler& scheduler = Scheduler::current();
   const auto misaligned = [bytes](const void* p) {
@@ -156,7 +155,8 @@ inline float reciprocal_approximate(float x) {
   return std::abs(y) < 0x1p-126F ? 0.0F : y;
 }
 
-// The ranks are OS threads, so these are the C++ memory model's, which ThreadSanitizer knows.
+// The ranks are OS threads, so these are operations of the C++ memory model, which ThreadSanitizer
+// understands.
 template <class T>
 T load_acquire_system(const T* p) {
   return std::atomic_ref<T>(*const_cast<T*>(p)).load(std::memory_order_acquire);

@@ -16,7 +16,7 @@
 namespace muo::simt {
 namespace {
 
-constexpr unsigned kMostThreads = 1024;  // of a block
+constexpr unsigned kMaxThreads = 1024;  // per block
 constexpr unsigned kLanes = 32;
 constexpr double kLongestPause = 60;  // seconds
 
@@ -64,7 +64,7 @@ std::span<std::byte> scheduler_state() { return std::as_writable_bytes(std::span
 
 Scheduler& Scheduler::current() { return *scheduler; }
 
-Scheduler::Scheduler() : stacks_(kMostThreads), threads_(kMostThreads) {}
+Scheduler::Scheduler() : stacks_(kMaxThreads), threads_(kMaxThreads) {}
 
 Scheduler::~Scheduler() = default;
 
@@ -75,7 +75,7 @@ MUO_SIMT_UNSEEN std::uint64_t Scheduler::random() {  // xorshift64
   return random_state_;
 }
 
-// The body of every fiber: one CUDA thread after another.
+// The body of every fiber: runs one CUDA thread after another.
 MUO_SIMT_UNSEEN void Scheduler::run_threads(void* scheduler_of_fiber) {
   auto* self = static_cast<Scheduler*>(scheduler_of_fiber);
   for (;;) {
@@ -132,13 +132,13 @@ MUO_SIMT_UNSEEN void Scheduler::run(const Launch& launch, unsigned worker, unsig
   prepare(launch, seed);
   SharedMemory shared(launch.kernel, launch.shared_bytes);
   const std::uint64_t blocks = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
-  // All workers have the same `seed` of the order of blocks.
+  // All workers have the same seed, and so the same order of blocks.
   const std::uint64_t first = order_ == Order::kRandom ? random() % blocks : 0;
   const std::uint64_t step = order_ == Order::kRandom ? coprime_to(blocks, random()) : 1;
   random_state_ += worker;
   for (std::uint64_t i = worker; i < blocks; i += workers) {
     const std::uint64_t block = (first + i * step) % blocks;
-    shared.forget();
+    shared.fill_with_nans();
     start_block(static_cast<unsigned>(order_ == Order::kReverse ? blocks - 1 - block : block));
     release(&begin_edge_);
     run_block();
@@ -147,12 +147,11 @@ MUO_SIMT_UNSEEN void Scheduler::run(const Launch& launch, unsigned worker, unsig
   scheduler = nullptr;
 }
 
-// Every pass visits every warp. That alone keeps warps in near lock-step, in which a missing
-// barrier is hardly ever seen: in every second block a warp therefore runs until all its lanes
-// wait.
+// Every pass visits every warp. That alone would keep warps almost in lock-step, which hides
+// missing barriers; so in every second block a warp runs until all its lanes wait.
 MUO_SIMT_UNSEEN void Scheduler::run_block() {
   const unsigned warps = (count_ + kLanes - 1) / kLanes;
-  unsigned order[kMostThreads / kLanes];
+  unsigned order[kMaxThreads / kLanes];
   for (unsigned i = 0; i < warps; ++i)
     order[i] = order_ == Order::kReverse ? warps - 1 - i : i;
   const bool greedy = order_ != Order::kRandom || random() >> 63 != 0;
@@ -170,11 +169,11 @@ MUO_SIMT_UNSEEN void Scheduler::run_block() {
     }
     running_ = nullptr;
     if (turn == Turn::kNothing) fail("deadlock: every thread waits");
-    others_turn(turn == Turn::kRan);
+    yield_to_others(turn == Turn::kRan);
   }
 }
 
-// The next one of this pass over the warp's lanes that can go on, or nullptr.
+// The next thread of this pass over the warp's lanes that can run, or nullptr.
 MUO_SIMT_UNSEEN CudaThread* Scheduler::next_of_warp() {
   while (next_lane_ < kLanes) {
     const unsigned i = first_of_warp_ + (next_lane_++ ^ flip_);
@@ -213,24 +212,25 @@ MUO_SIMT_UNSEEN void Scheduler::begin_turn(CudaThread& thread) {
 MUO_SIMT_UNSEEN void Scheduler::resume(CudaThread& thread) {
   begin_turn(thread);
   thread.fiber->resume();
-  const CudaThread& last = *running_;  // `thread`, or who got the turn by wait()
+  const CudaThread& last = *running_;  // `thread`, or the one to which wait() switched
   if (last.state != CudaThread::State::kDone) return;
   if (!kOwnFibers) idle_.push_back(last.fiber);
   // A barrier does not wait for threads that are done.
   if (--alive_ > 0 && at_barrier_ == alive_) open_barrier();
 }
 
-// The running thread waits: the warp's next one goes on at once, without a switch to the scheduler.
+// Called when the running thread must wait: switches directly to the warp's next thread, without
+// the scheduler in between.
 MUO_SIMT_UNSEEN void Scheduler::wait() {
   Fiber& self = *running_->fiber;
   CudaThread* next = next_of_warp();
   if (next == nullptr) return self.suspend();
   ran_ = true;
   begin_turn(*next);
-  self.hand_over(*next->fiber);
+  self.switch_to(*next->fiber);
 }
 
-MUO_SIMT_UNSEEN void Scheduler::others_turn(bool worked) {
+MUO_SIMT_UNSEEN void Scheduler::yield_to_others(bool worked) {
   if (worked) {
     paused_since_ = 0;
     return;
@@ -238,7 +238,7 @@ MUO_SIMT_UNSEEN void Scheduler::others_turn(bool worked) {
   if (paused_since_ == 0) paused_since_ = now();
   if (now() - paused_since_ > kLongestPause)
     fail("every thread waits, some in spin_pause() for what never comes");
-  std::this_thread::sleep_for(std::chrono::microseconds(50));  // who is waited for needs the core
+  std::this_thread::sleep_for(std::chrono::microseconds(50));  // leaves the core to other ranks
 }
 
 MUO_SIMT_UNSEEN void Scheduler::pause(Site site) {
@@ -250,14 +250,14 @@ MUO_SIMT_UNSEEN void Scheduler::pause(Site site) {
 MUO_SIMT_UNSEEN void Scheduler::open_barrier() {
   at_barrier_ = 0;
   ++barriers_;
-  outcome_ = votes_;  // not std::exchange(), which ThreadSanitizer would see
+  outcome_ = votes_;  // not std::exchange(), which ThreadSanitizer would instrument
   votes_ = 0;
   for (unsigned i = 0; i < count_; ++i)
     if (threads_[i].state == CudaThread::State::kAtBarrier)
       threads_[i].state = CudaThread::State::kReady;
 }
 
-// True for the last thread, which goes on without a switch.
+// True for the last thread, which continues without a switch.
 MUO_SIMT_UNSEEN bool Scheduler::arrive_at_barrier(bool predicate, Site site) {
   running_->site = site;
   for (unsigned i = 0; at_barrier_ > 0 && i < count_; ++i) {
@@ -265,7 +265,7 @@ MUO_SIMT_UNSEEN bool Scheduler::arrive_at_barrier(bool predicate, Site site) {
     if (other.state != CudaThread::State::kAtBarrier) continue;
     if (other.site.line != site.line || other.site.file != site.file)
       fail("threads of a block wait at different barriers");
-    break;  // those that wait already agree
+    break;  // the waiting ones have been compared already
   }
   votes_ += predicate ? 1 : 0;
   if (++at_barrier_ == alive_) {
@@ -276,7 +276,8 @@ MUO_SIMT_UNSEEN bool Scheduler::arrive_at_barrier(bool predicate, Site site) {
   return false;
 }
 
-// Two edges in turn, or a slow thread would acquire what others release at the next barrier.
+// Two edges alternate; with one, a slow thread would acquire what others release at the next
+// barrier.
 MUO_SIMT_UNSEEN unsigned Scheduler::barrier(bool predicate, Site site) {
   char* edge = &barrier_edges_[barriers_ % 2];
   release(edge);
@@ -306,8 +307,8 @@ MUO_SIMT_UNSEEN bool Scheduler::arrive_at_collective(unsigned mask, Exchange exc
   return true;
 }
 
-// Lanes have edges of their own: with masks that overlap, common ones would also order what must
-// not be, or miss what must. All 32 share those of lane 0: half as much work for ThreadSanitizer.
+// Lanes have separate edges: with overlapping masks, common ones would order too much or too
+// little. Collectives of all 32 lanes use those of lane 0, which halves ThreadSanitizer's work.
 MUO_SIMT_UNSEEN void Scheduler::collective(unsigned mask, Exchange exchange, Site site) {
   CudaThread* warp = &threads_[std::size_t{running_->warp} * kLanes];
   CudaThread& self = *running_;
@@ -326,7 +327,7 @@ MUO_SIMT_UNSEEN void Scheduler::collective(unsigned mask, Exchange exchange, Sit
   exchange(warp, mask);
   for (unsigned i = 0; i < kLanes; ++i) {
     if (in(holders, i)) release(&(warp[i].*edges).departure);
-    if (in(mask, i)) warp[i].state = CudaThread::State::kReady;  // its own is so already
+    if (in(mask, i)) warp[i].state = CudaThread::State::kReady;  // the own lane is ready already
   }
 }
 

@@ -13,8 +13,8 @@
 
 namespace muo::simt {
 
-// Where in the source a CUDA thread waits. As the last parameter of an intrinsic it says where the
-// kernel calls it.
+// The source location at which a CUDA thread waits. As the last parameter of an intrinsic it is the
+// location of the kernel's call.
 struct Site {
   const char* file = nullptr;
   int line = 0;
@@ -22,25 +22,25 @@ struct Site {
 #define MUO_SIMT_SITE ::muo::simt::Site site = {__builtin_FILE(), __builtin_LINE()}
 
 struct CudaThread;
-// Carries out a warp collective for the lanes in `mask`, all of which wait: from everybody's
-// `given` to everybody's `taken`. Which function it is says which operation a lane takes part in.
+// Carries out a warp collective for the lanes in `mask`, all of which wait: from their `given` to
+// their `taken`. The function also identifies the operation, so that mismatches are detected.
 using Exchange = void (*)(CudaThread* warp, unsigned mask);
 
-// A copy into shared memory that has not arrived; without destination, the end of a group.
+// A copy into shared memory that has not arrived; without a destination, the end of a group.
 struct PendingCopy {
   std::byte* to = nullptr;
   const void* from = nullptr;  // nullptr: zeros
   std::size_t bytes = 0;
 };
 
-// A copy that nobody has waited for, by a barrier of the block (warpgroup.h).
+// A copy for which no thread has waited yet, at a barrier of the block (warpgroup.h).
 struct TileCopy {
   const void* barrier = nullptr;
   std::int32_t bytes = 0;
   std::function<void()> carry_out;
 };
 
-// For ThreadSanitizer: to and from warp collectives.
+// ThreadSanitizer's edges to and from warp collectives.
 struct Edges {
   char arrival = 0, departure = 0;
 };
@@ -49,7 +49,7 @@ struct CudaThread {
   enum class State : std::uint8_t { kNew, kReady, kAtBarrier, kAtCollective, kDone };
 
   State state = State::kNew;
-  bool paused = false;  // waits for something that is no thread of this block
+  bool paused = false;  // waits for something outside of this block
   unsigned lane = 0, warp = 0;
   uint3 index{};
   Fiber* fiber = nullptr;
@@ -60,10 +60,10 @@ struct CudaThread {
   int source = 0;  // lane to read from
   alignas(16) std::byte given[64];
   alignas(16) std::byte taken[64];
-  Edges own_edges, warp_edges;  // the lane's; in lane 0 those of collectives of all lanes
+  Edges own_edges, warp_edges;  // the lane's; those of collectives of all lanes, used in lane 0
 
   std::vector<PendingCopy> copies;
-  std::vector<std::function<void()>> products;  // of warpgroups, not waited for; empty: as above
+  std::vector<std::function<void()>> products;  // pending warpgroup products; empty: end of a group
 };
 
 struct Launch {
@@ -72,13 +72,13 @@ struct Launch {
   const void* arguments = nullptr;
   dim3 grid, block;
   std::size_t shared_bytes = 0;     // dynamic
-  std::size_t shared_opt_in = 0;    // dynamic bytes that the kernel opted in for; 0: it did not
-  std::size_t parameter_bytes = 0;  // 0: not known
-  bool resident = false;  // blocks wait for each other through other launches: run them all at once
+  std::size_t shared_opt_in = 0;    // dynamic bytes for which the kernel opted in; 0: none
+  std::size_t parameter_bytes = 0;  // 0: unknown
+  bool resident = false;            // run all blocks at once, as they wait for other launches
 };
 
-// Runs blocks one after another, the threads of a block in turns; a thread gives up its turn only
-// where it waits. One OS thread at a time.
+// Runs blocks one after another, and the threads of a block in turns; a thread's turn ends only
+// when it waits. Used by one OS thread at a time.
 class Scheduler {
  public:
   Scheduler();
@@ -86,22 +86,24 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Every `workers`th block from number `worker` on.
+  // Runs every `workers`th block from number `worker` on.
   void run(const Launch& launch, unsigned worker, unsigned workers, std::uint64_t seed);
 
-  // The rest is called by CUDA threads. The scheduler that runs the calling one:
+  // The rest is called by CUDA threads.
+
+  // The scheduler that runs the calling thread.
   static Scheduler& current();
   CudaThread& thread() { return *running_; }
   std::vector<TileCopy>& tiles() { return tiles_; }  // of the block
   [[nodiscard]] Order order() const { return order_; }
   std::uint64_t random();
-  // __syncthreads(); returns for how many threads `predicate` holds.
+  // __syncthreads(); returns the number of threads for which `predicate` holds.
   unsigned barrier(bool predicate, Site site);
-  // Waits for the lanes in `mask`; the last to come carries out `exchange`.
+  // Waits for the lanes in `mask`; the last to arrive carries out `exchange`.
   void collective(unsigned mask, Exchange exchange, Site site);
-  // For loops that wait for what another launch writes: lets all others go first.
+  // For loops that wait for another launch's writes: lets all other threads run first.
   void pause(Site site);
-  // Prints what is wrong, in which kernel and thread, and where the others are; aborts.
+  // Prints `what`, the kernel and thread, and where the other threads wait; aborts.
   [[noreturn]] void fail(std::string_view what);
 
  private:
@@ -119,11 +121,11 @@ class Scheduler {
   bool arrive_at_barrier(bool predicate, Site site);
   void open_barrier();
   bool arrive_at_collective(unsigned mask, Exchange exchange, Site site);
-  void others_turn(bool worked);
+  void yield_to_others(bool worked);
 
   FiberStacks stacks_;
   std::vector<TileCopy> tiles_;
-  std::vector<CudaThread> threads_;  // of a block
+  std::vector<CudaThread> threads_;  // of the block
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
 
@@ -132,13 +134,12 @@ class Scheduler {
   Order order_ = Order::kForward;
   std::uint64_t random_state_ = 1;
   unsigned count_ = 0, alive_ = 0;          // threads of the block
-  unsigned at_barrier_ = 0, barriers_ = 0;  // threads there; how many were opened in this launch
+  unsigned at_barrier_ = 0, barriers_ = 0;  // threads that wait; barriers opened in this launch
   unsigned votes_ = 0, outcome_ = 0;
-  // The pass over a warp's lanes: its first thread, which lane is next, XOR what, and whether any
-  // ran.
+  // The pass over a warp's lanes: its first thread, the next lane (XOR flip_), and whether any ran.
   unsigned first_of_warp_ = 0, next_lane_ = 0, flip_ = 0;
   bool ran_ = false;
-  unsigned waiting_[32] = {};  // lanes of each warp that wait in a collective
+  unsigned waiting_[32] = {};  // masks of the lanes of each warp that wait in a collective
   double paused_since_ = 0;
   char begin_edge_ = 0, end_edge_ = 0, barrier_edges_[2] = {};
 };

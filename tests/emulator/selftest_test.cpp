@@ -1,6 +1,6 @@
-// The tier is worth what it catches. Each case of selftest/ runs as a process of its own, under the
-// schedules and sanitizers below: those that must see its bug, and all of them on the version
-// without the bug, which none may object to.
+// Tests that the emulator tier catches bugs. Each case of selftest/ runs in a separate process,
+// under the schedules and sanitizers below: the version with the bug under those that must detect
+// it, and the correct version under all, none of which may report anything.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -18,13 +18,13 @@ namespace {
 
 constexpr int kSeeds = 8;
 
-// How much of the random schedules sees a bug.
+// How many of the random schedules detect a bug.
 enum class Seeds { kNone, kSome, kAll };
 
 struct Expectation {
   const char* name;
-  // The optimised program: orders that must see the bug, and as what. Where nothing is demanded the
-  // bug is not run: its results may be right, wrong or a crash.
+  // The optimised program: orders that must detect the bug, and the expected output. If none must,
+  // the version with the bug does not run, as its results may be right, wrong or a crash.
   bool forward = false, reverse = false;
   Seeds seeds = Seeds::kNone;
   const char* plain = "";
@@ -33,7 +33,7 @@ struct Expectation {
   const char* thread = "";
 };
 
-// GoogleTest finds it by this name.
+// GoogleTest requires this name.
 void PrintTo(const Expectation& tested,  // NOLINT(readability-identifier-naming)
              std::ostream* out) {
   *out << tested.name;
@@ -172,7 +172,7 @@ Outcome run(const std::string& command) {
   return outcome;
 }
 
-// ThreadSanitizer's shadow memory does not fit widely randomised addresses (.ci/run).
+// ThreadSanitizer's shadow memory does not support widely randomised addresses.
 std::string with_fixed_addresses() {
   static const bool can = run("setarch -R true").code == 0;
   return can ? "setarch -R " : "";
@@ -182,7 +182,7 @@ enum class Program { kPlain, kAddress, kThread };
 
 Outcome run_case(Program program, const std::string& order, const std::string& name, bool planted) {
   const std::string workers = program == Program::kThread ? "2" : "1";
-  // What is found is looked for by its name; finding the source line of every address takes long.
+  // The test looks for the name of the finding only, and symbolizing every address takes long.
   const std::string options = std::string(planted ? "symbolize=0 " : "") +
                               "halt_on_error=1 detect_leaks=1 atexit_sleep_ms=0";
   std::string command = "SIMT_ORDER=" + order + " SIMT_WORKERS=" + workers;
@@ -249,7 +249,7 @@ std::string identifier(const testing::TestParamInfo<Expectation>& tested) {
 }
 INSTANTIATE_TEST_SUITE_P(Cases, SelfTest, testing::ValuesIn(kExpectations), identifier);
 
-// No case is left out of the table above.
+// The table above has every case.
 TEST(SelfTestTable, NamesEveryCase) {
   std::string want;
   for (const Expectation& one : kExpectations)

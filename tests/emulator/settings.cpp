@@ -10,7 +10,7 @@ namespace muo::simt {
 namespace {
 
 std::string_view environment(const char* name) {
-  const char* text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets variables
+  const char* text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no thread sets variables
   return text == nullptr ? "" : text;
 }
 

@@ -5,15 +5,15 @@
 
 namespace muo::simt {
 
-// In which order blocks, warps and lanes take turns. Reverse and random orders exist to break
+// The order in which blocks, warps and lanes take turns. Reverse and random orders exist to break
 // kernels that are right only if threads run in the order of their numbers.
 enum class Order : std::uint8_t { kForward, kReverse, kRandom };
 
 struct Settings {
   Order order = Order::kRandom;  // SIMT_ORDER=seq, rev, or a seed: random
   std::uint64_t seed = 1;
-  // SIMT_WORKERS=n: OS threads that share the blocks of a launch. Races between blocks are seen
-  // with two and more, and by ThreadSanitizer.
+  // SIMT_WORKERS=n: OS threads that share the blocks of a launch. Races between blocks are visible
+  // with two or more, and to ThreadSanitizer.
 #ifdef __SANITIZE_THREAD__
   unsigned workers = 2;
 #else
@@ -22,7 +22,7 @@ struct Settings {
   std::string architecture = "all";  // SIMT_ARCHITECTURE: the GPU whose limits hold (gpu.h)
 };
 
-// From the environment; throws Error if a value makes no sense.
+// The settings of the environment; throws Error for an invalid value.
 const Settings& settings();
 
 }  // namespace muo::simt

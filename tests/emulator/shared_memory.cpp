@@ -18,7 +18,7 @@ namespace muo::simt {
 namespace {
 
 struct DynamicArray {
-  std::byte* (*address_of)();  // of the calling thread's copy
+  std::byte* (*address_of)();  // returns the address of the calling thread's copy
   std::size_t capacity;
 };
 std::vector<DynamicArray>& dynamic_arrays() {
@@ -26,13 +26,13 @@ std::vector<DynamicArray>& dynamic_arrays() {
   return arrays;
 }
 
-// What the dynamic linker knows about one loaded file.
+// A search among loaded files for the one that contains `function`.
 struct Search {
   std::uintptr_t function;
   std::span<std::byte> found;
 };
 
-int look(dl_phdr_info* file, std::size_t /*size*/, void* argument) {
+int visit_file(dl_phdr_info* file, std::size_t /*size*/, void* argument) {
   auto& search = *static_cast<Search*>(argument);
   bool holds_function = false;
   std::size_t bytes = 0;
@@ -54,7 +54,7 @@ std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-// `whole` without the parts that are kept.
+// The parts of `whole` outside of `kept`.
 std::vector<std::span<std::byte>> gaps(std::span<std::byte> whole,
                                        std::vector<std::span<std::byte>> kept) {
   std::ranges::sort(kept, {}, [](auto part) { return part.data(); });
@@ -70,7 +70,7 @@ std::vector<std::span<std::byte>> gaps(std::span<std::byte> whole,
   return out;
 }
 
-// In assembly, as sanitizers replace memset() and look at what it touches.
+// In assembly, as sanitizers intercept memset() and check its accesses.
 void fill_with_ones(std::span<std::byte> bytes) {
   void* to = bytes.data();
   std::size_t count = bytes.size();
@@ -85,7 +85,7 @@ DynamicShared::DynamicShared(std::byte* (*address_of)(), std::size_t capacity) {
 
 SharedMemory::SharedMemory(const void* kernel, std::size_t dynamic_bytes) {
   MUO_CHECK(dynamic_bytes <= sizeof(SharedBytes), dynamic_bytes,
-            " bytes of shared memory, at most ", sizeof(SharedBytes));
+            " bytes of shared memory, expected at most ", sizeof(SharedBytes));
   std::vector<std::span<std::byte>> kept = {bytes_of(threadIdx), bytes_of(blockIdx),
                                             bytes_of(blockDim), bytes_of(gridDim),
                                             scheduler_state()};
@@ -93,12 +93,12 @@ SharedMemory::SharedMemory(const void* kernel, std::size_t dynamic_bytes) {
     kept.emplace_back(array.address_of(), array.capacity);
     parts_.push_back(kept.back().first(dynamic_bytes));
 #ifdef __SANITIZE_ADDRESS__
-    // Ends where the launch said.
+    // The array ends after the launch's bytes.
     ASAN_POISON_MEMORY_REGION(array.address_of() + dynamic_bytes, array.capacity - dynamic_bytes);
 #endif
   }
   Search search{reinterpret_cast<std::uintptr_t>(kernel), {}};
-  dl_iterate_phdr(&look, &search);
+  dl_iterate_phdr(&visit_file, &search);
   const std::vector<std::span<std::byte>> statics = gaps(search.found, std::move(kept));
   parts_.insert(parts_.end(), statics.begin(), statics.end());
 }
@@ -110,7 +110,7 @@ SharedMemory::~SharedMemory() {  // NOLINT(modernize-use-equals-default): not wi
 #endif
 }
 
-void SharedMemory::forget() {
+void SharedMemory::fill_with_nans() {
   for (const std::span<std::byte> part : parts_)
     fill_with_ones(part);
 }

@@ -7,7 +7,7 @@
 namespace muo::simt {
 
 struct alignas(1024) SharedBytes {
-  std::byte bytes[std::size_t{227} << 10];  // the most that a block of sm_90 may have
+  std::byte bytes[std::size_t{227} << 10];  // the maximum of a block on sm_90
 };
 
 // Dynamic shared memory of the kernels of one translation unit (MUO_SHARED_MEMORY).
@@ -16,8 +16,8 @@ struct DynamicShared {
 };
 
 // The shared memory of the blocks that the calling OS thread runs in one launch. It is the thread's
-// copy of the thread-local variables of the library or program that holds the kernel: whatever is
-// thread-local there and does not belong to the emulator is taken for __shared__.
+// copy of the thread-local variables of the library or program that contains the kernel: all of
+// them that do not belong to the emulator are treated as __shared__.
 class SharedMemory {
  public:
   SharedMemory(const void* kernel, std::size_t dynamic_bytes);
@@ -25,15 +25,15 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  // At the start of a block: all bits one, which is a NaN in every floating-point type, so that
-  // what a kernel reads before it writes shows in its results.
-  void forget();
+  // Called at the start of a block: sets all bits, which is a NaN in every floating-point type, so
+  // that reads of uninitialised memory show in the results.
+  void fill_with_nans();
 
  private:
   std::vector<std::span<std::byte>> parts_;
 };
 
-// The emulator's own thread-local variables, which forget() leaves alone.
+// The emulator's own thread-local variables, which fill_with_nans() must not overwrite.
 std::span<std::byte> scheduler_state();
 
 }  // namespace muo::simt

@@ -1,7 +1,7 @@
 #pragma once
 
-// What kernels get from CUDA's headers, for a compiler that knows nothing of CUDA: keywords and
-// vector types. In the global namespace and under CUDA's names, as there.
+// Keywords and vector types of CUDA's headers, for a compiler without CUDA support. In the global
+// namespace and under CUDA's names, as there.
 
 #include <cstdint>
 
@@ -14,9 +14,9 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
-// One copy for each OS thread, which runs one block at a time. In a block scope thread_local
-// implies static; constinit because g++ 12 otherwise guards arrays of class types at run time, and
-// those guards look like races to ThreadSanitizer.
+// One copy per OS thread, which runs one block at a time. In block scope thread_local implies
+// static; constinit, as g++ 12 otherwise guards arrays of class types at run time, and
+// ThreadSanitizer reports those guards as races.
 #define __shared__ constinit thread_local
 // NOLINTEND(bugprone-reserved-identifier)
 
@@ -58,7 +58,7 @@ struct dim3 {
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 
-// Of the CUDA thread that the calling OS thread runs at the moment.
+// Indices of the CUDA thread that the calling OS thread currently runs.
 inline constinit thread_local uint3 threadIdx{};
 inline constinit thread_local uint3 blockIdx{};
 inline constinit thread_local dim3 blockDim{};

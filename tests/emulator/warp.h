@@ -36,7 +36,8 @@ T get(const std::byte* from) {
   return out;
 }
 
-// Gives `value` to the others, has `exchange` carried out once all are there, returns what it left.
+// Publishes `value`, waits until all lanes have arrived and `exchange` was carried out, and returns
+// this lane's result.
 template <class R, class T>
 R collective(unsigned mask, const T& value, Exchange exchange, Site site) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 64 && sizeof(R) <= 64);
@@ -47,7 +48,7 @@ R collective(unsigned mask, const T& value, Exchange exchange, Site site) {
   return get<R>(self.taken);
 }
 
-// From lane `source` of the warp.
+// The value of lane `source` of the warp.
 template <class T>
 T shuffle(unsigned mask, T value, int source, Site site) {
   Scheduler::current().thread().source = source;

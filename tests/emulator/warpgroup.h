@@ -1,8 +1,8 @@
 #pragma once
 
-// Twins of what runtime/cuda/warpgroup.h has, which says what each does. All of it is as late as a
-// wait allows: copies arrive when somebody waits for their barrier, products are computed when
-// their group is waited for.
+// Emulations of the operations of runtime/cuda/warpgroup.h, which documents each. Everything
+// happens as late as possible: copies arrive when a thread waits for their barrier, and products
+// are computed when a thread waits for their group.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace muo::simt {
 
 struct Barrier {
   std::uint8_t arrivals, missing, parity;
-  std::int32_t bytes;  // announced and not there
+  std::int32_t bytes;  // announced, not yet arrived
 
   void end_phase_if_complete() {
     if (missing > 0 || bytes != 0) return;
@@ -142,7 +142,7 @@ void wait_for_products([[maybe_unused]] float (&... sums)[N][4]) {
   queue.erase(queue.begin(), done);
 }
 
-// d of this lane, or nothing, += a, its rows lane / 4 and 8 behind, times b(k, n).
+// Defers this lane's part of d = [d if kAdd] + a b, for rows lane / 4 and lane / 4 + 8 of a.
 template <bool kAdd, int N, class Left, class Right>
 void multiply_later(float (&d)[N][4], Left left, Right right) {
   simt::Scheduler::current().thread().products.push_back([&d, left, right, lane = simt::lane()] {

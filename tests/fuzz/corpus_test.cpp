@@ -1,5 +1,5 @@
-// The fuzz targets on their corpus, and on all that is one byte away from it: what fuzzing finds is
-// kept there, and stays found.
+// Runs the fuzz targets on their corpus and on all inputs one byte away from it: inputs that
+// fuzzing found are kept there as regression tests.
 
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ struct Sample {
   std::string name, bytes;
 };
 
-// A file of the corpus. One named *.edit has three lines: another file, a piece of it, and what is
-// in the piece's place.
+// Reads a file of the corpus. A file named *.edit has three lines: another file, a piece of it, and
+// the replacement for that piece.
 Sample sample_of(const fs::path& file) {
   std::string bytes = read_file(file);
   if (file.extension() != ".edit") return {file.filename(), bytes};
@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, Corpus,
                          testing::ValuesIn(fuzz::targets().begin(), fuzz::targets().end()),
                          [](const auto& target) { return std::string(target.param.name); });
 
-// Files named good... are accepted, all others refused.
+// Files named good... must be accepted, all others rejected.
 TEST_P(Corpus, IsReadAsItsNamesSay) {
   int good = 0;
   for (const auto& [name, bytes] : samples()) {
@@ -73,7 +73,7 @@ TEST_P(Corpus, IsReadAsItsNamesSay) {
 }
 
 TEST_P(Corpus, ChangedInOneByteOrCutShortIsReadOrRefusedAndNothingElse) {
-  constexpr std::size_t kSteps = 400;  // of a file, at most
+  constexpr std::size_t kSteps = 400;  // per file, at most
   for (const auto& [name, bytes] : samples()) {
     const std::size_t stride = 1 + bytes.size() / kSteps;
     for (std::size_t at = 0; at < bytes.size(); at += stride) {

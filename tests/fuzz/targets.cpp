@@ -12,15 +12,6 @@
 #include <numeric>
 #include <string>
 
-#include "app/checkpoint/manifest.h"
-#include "app/checkpoint/model_json.h"
-#include "app/checkpoint/nanochat_files.h"
-#include "app/checkpoint/safetensors.h"
-#include "app/options/config_file.h"
-#include "app/options/option_table.h"
-#include "app/report/html_report.h"
-#include "app/report/run_history.h"
-#include "app/report/text_report.h"
 #include "base/check.h"
 #include "base/file_bytes.h"
 #include "base/strict_json.h"
@@ -36,12 +27,21 @@
 #include "data/tokenizer/tiktoken_file.h"
 #include "data/tokenizer/tokenizer_json.h"
 #include "kernels/cuda/gemm_algorithms.h"
+#include "kit/export/nanochat_files.h"
+#include "kit/report/html_report.h"
+#include "kit/report/run_history.h"
+#include "kit/report/text_report.h"
 #include "support/files.h"
+#include "trainer/checkpoint/manifest.h"
+#include "trainer/checkpoint/model_json.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/options/config_file.h"
+#include "trainer/options/option_table.h"
 
 namespace muo::fuzz {
 namespace {
 
-// A regular file that lies in memory.
+// A regular file in memory.
 class MemoryFile {
  public:
   explicit MemoryFile(std::span<const std::byte> contents) : file_(::memfd_create("input", 0)) {
@@ -68,7 +68,7 @@ std::string text_of(std::span<const std::byte> input) {
   return {reinterpret_cast<const char*>(input.data()), input.size()};
 }
 
-// Uses every byte, so that a sanitizer sees what lies outside.
+// Reads every element, so that a sanitizer detects those out of bounds.
 template <class T>
 std::uint64_t sum_of(std::span<const T> values) {
   return std::accumulate(
@@ -89,10 +89,10 @@ void read_shard(std::span<const std::byte> input) {
 
 void read_safetensors(std::span<const std::byte> input) {
   const MemoryFile contents(input);
-  const app::SafetensorsFile file(contents.path());
+  const trainer::SafetensorsFile file(contents.path());
   std::size_t bytes = file.head().size();
   std::uint64_t sum = sum_of(file.head());
-  for (const app::SafetensorsEntry& entry : file.entries()) {
+  for (const trainer::SafetensorsEntry& entry : file.entries()) {
     MUO_CHECK(file.find(entry.spec.name) == &entry, entry.spec.name);
     const auto data = file.bytes(entry);
     MUO_CHECK(static_cast<std::int64_t>(data.size()) ==
@@ -101,21 +101,21 @@ void read_safetensors(std::span<const std::byte> input) {
     bytes += data.size();
     sum += sum_of(data);
   }
-  MUO_CHECK(bytes == input.size() && sum == sum_of(input), "bytes that no tensor has");
+  MUO_CHECK(bytes == input.size() && sum == sum_of(input), "bytes that belong to no tensor");
 }
 
-// What is read is written and read again as the same.
+// An accepted manifest is written and read back unchanged.
 void read_manifest_text(const std::string& text) {
-  const app::Manifest manifest = app::parse_manifest(text, "manifest");
-  const std::string once = app::manifest_text(manifest);
-  MUO_CHECK(app::manifest_text(app::parse_manifest(once, "manifest")) == once,
+  const trainer::Manifest manifest = trainer::parse_manifest(text, "manifest");
+  const std::string once = trainer::manifest_text(manifest);
+  MUO_CHECK(trainer::manifest_text(trainer::parse_manifest(once, "manifest")) == once,
             "another manifest: ", once);
-  static_cast<void>(model::gpt_parameters(app::checkpoint_model(manifest.info, "manifest")));
+  static_cast<void>(model::gpt_parameters(trainer::checkpoint_model(manifest.info, "manifest")));
 }
 
 void read_manifest(std::span<const std::byte> input) { read_manifest_text(text_of(input)); }
 
-// Whatever was changed, the text's own checksum is right: what lies behind it is read, too.
+// Corrects the text's checksum after any change, so that the parsing behind it is reached.
 void read_forged_manifest(std::span<const std::byte> input) {
   constexpr std::string_view kKey = "\"checksum\": \"";
   constexpr std::size_t kDigits = 16;
@@ -125,7 +125,7 @@ void read_forged_manifest(std::span<const std::byte> input) {
     const std::size_t at = key + kKey.size();
     text.replace(at, kDigits, kDigits, '0');
     const std::uint64_t sum =
-        app::tensor_checksum(DType::kBytes, 0, std::as_bytes(std::span(text)));
+        trainer::tensor_checksum(DType::kBytes, 0, std::as_bytes(std::span(text)));
     text.replace(at, kDigits, fmt::format("{:016x}", sum));
   }
   read_manifest_text(text);
@@ -134,22 +134,22 @@ void read_forged_manifest(std::span<const std::byte> input) {
 void read_config(std::span<const std::byte> input) {
   const auto load = [](std::span<const std::byte> bytes) {
     const MemoryFile file(bytes);
-    app::TrainOptions options;
-    const std::vector<app::OptionRow> rows = app::option_table(options);
-    app::load_config(file.path(), muo::app::read_config(file.path()), rows);
-    return app::config_text(rows);
+    trainer::TrainOptions options;
+    const std::vector<trainer::OptionRow> rows = trainer::option_table(options);
+    trainer::load_config(file.path(), muo::trainer::read_config(file.path()), rows);
+    return trainer::config_text(rows);
   };
-  // Paths are absolute from the first time on; the second one has no comments on what was given.
+  // Paths are absolute from the first round on; the second has no comments about the given options.
   const std::string once = load(input), twice = load(std::as_bytes(std::span(once)));
   MUO_CHECK(load(std::as_bytes(std::span(twice))) == twice, "another configuration: ", twice);
 }
 
 void read_nanochat_meta(std::span<const std::byte> input) {
-  const app::NanochatMeta meta = app::parse_nanochat_meta(text_of(input), "meta");
+  const kit::NanochatMeta meta = kit::parse_nanochat_meta(text_of(input), "meta");
   static_cast<void>(model::gpt_parameters(meta.model));
 }
 
-// A table for this library and GPU.
+// Reads a table as one for this library and GPU.
 void read_gemm_table(std::span<const std::byte> input) {
   const MemoryFile file(input);
   cuda::GemmAlgorithms table;
@@ -158,7 +158,7 @@ void read_gemm_table(std::span<const std::byte> input) {
   static_cast<void>(table.find({.library = 130100, .gpu = "GPU"}, "p"));
 }
 
-// Every token of `data`, from reads of `most` tokens.
+// All tokens of `data` as bytes, in reads of `most` tokens.
 std::string bytes_of(const data::TokenData& data, std::int64_t most) {
   std::string bytes;
   std::vector<std::int32_t> tokens;
@@ -173,14 +173,14 @@ std::string bytes_of(const data::TokenData& data, std::int64_t most) {
   return bytes;
 }
 
-// Documents, one behind the other, with a record separator between them: what is trained on and
-// what is held out are their bytes, all of them but for duplicates.
+// Documents separated by record separators: training and held-out data together are all of their
+// bytes, except for duplicates.
 void read_text(std::span<const std::byte> input) {
-  constexpr std::size_t kMostDocuments = 64;
+  constexpr std::size_t kMaxDocuments = 64;
   data::DataOptions options;
   std::deque<MemoryFile> files;
   std::string text = text_of(input);
-  for (std::size_t begin = 0; begin <= text.size() && files.size() < kMostDocuments;) {
+  for (std::size_t begin = 0; begin <= text.size() && files.size() < kMaxDocuments;) {
     const std::size_t end = std::min(text.find('\x1e', begin), text.size());
     options.paths.push_back(files.emplace_back(input.subspan(begin, end - begin)).path());
     begin = end + 1;
@@ -189,15 +189,15 @@ void read_text(std::span<const std::byte> input) {
   const std::string train = bytes_of(*corpus.train, 7);
   const std::string held_out = bytes_of(*corpus.val, 1000);
   MUO_CHECK(train == bytes_of(*corpus.train, 1 << 20), "reads of other lengths differ");
-  if (corpus.description.find("duplicates") == std::string::npos && files.size() < kMostDocuments) {
+  if (corpus.description.find("duplicates") == std::string::npos && files.size() < kMaxDocuments) {
     std::erase(text, '\x1e');
     MUO_CHECK(train.size() + held_out.size() == text.size(), corpus.description);
     if (files.size() == 1) MUO_CHECK(train + held_out == text, corpus.description);
   }
 }
 
-// What is read is written and read again; its patterns cut some text, of which nothing is lost that
-// is not to be.
+// An accepted definition is written and read back unchanged; its patterns split a text without
+// losing anything but removed matches.
 void read_definition(const data::BpeDefinition& definition) {
   const std::string written = data::write_tokenizer_json(definition);
   MUO_CHECK(data::write_tokenizer_json(data::read_tokenizer_json(written, "written")) == written);
@@ -220,7 +220,7 @@ void read_ranks(std::span<const std::byte> input) {
       data::read_tiktoken_file(text_of(input), "input", "gpt2", {{"<|bos|>", 1 << 20}}));
 }
 
-// Oniguruma reads what a pattern of tiktoken's is translated to.
+// Oniguruma compiles the translation of every accepted tiktoken pattern.
 void read_pattern(std::span<const std::byte> input) {
   const data::Split split = data::read_split(text_of(input), "input");
   try {
@@ -230,7 +230,7 @@ void read_pattern(std::span<const std::byte> input) {
   }
 }
 
-// What is accepted encodes any text, and its ids have texts.
+// An accepted model encodes any text, and its ids have texts.
 void read_sentencepiece(std::span<const std::byte> input) {
   const data::SentencePieceTokenizer tokenizer(text_of(input), "input");
   constexpr std::string_view kText =
@@ -238,7 +238,7 @@ void read_sentencepiece(std::span<const std::byte> input) {
   std::vector<std::int32_t> ids;
   try {
     ids = data::encode(tokenizer, kText);
-  } catch (const InputError&) {  // a model may make this text one that the library cannot encode
+  } catch (const InputError&) {  // a model may normalize this text to one that cannot be encoded
   }
   for (const std::int32_t id : ids)
     MUO_CHECK(id >= 0 && id < tokenizer.vocab_size(), "id ", id);
@@ -258,7 +258,7 @@ void read_json_line(std::span<const std::byte> input) {
   MUO_CHECK(is_utf8(data::text_of_line(line, "text", "input")));
 }
 
-// Every row of a task is of so many tokens, of which the scored ones lie inside.
+// Every row of a task has at most `row_tokens` tokens, with the scored ones inside.
 void use_task(const data::TokenTask& task, std::int64_t row_tokens) {
   std::vector<std::int32_t> tokens;
   std::size_t rows = 0;
@@ -302,50 +302,50 @@ void read_core_meta(std::span<const std::byte> input) {
     MUO_CHECK(task.baseline >= 0 && task.baseline < 1, task.baseline);
 }
 
-// Whatever a run.json holds, the page gets tables, objects and values.
+// For any run.json the page gets tables, objects and values.
 void read_run_json(std::span<const std::byte> input) {
-  app::RunHistory run;
+  kit::RunHistory run;
   run.facts = text_of(input);
   if (!try_strict_json(run.facts).is_object()) throw InputError("not an object");
-  const nlohmann::json data = nlohmann::json::parse(app::run_data(run, "run", 100));
+  const nlohmann::json data = nlohmann::json::parse(kit::run_data(run, "run", 100));
   const auto is_row = [](const nlohmann::json& value) { return value.is_object(); };
   for (const nlohmann::json& fact : data.at("facts"))
     MUO_CHECK(!fact.is_null() && (!fact.is_array() || std::ranges::all_of(fact, is_row)),
               data.dump());
 }
 
-// Refused: a line that is no record.
+// Rejects a line that is not a record.
 void read_metrics(std::span<const std::byte> input) {
-  app::RunHistory run;
+  kit::RunHistory run;
   const std::string text = text_of(input);
   bool is_whole = true;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    is_whole = app::add_record(text.substr(at, end - at), run) && is_whole;
+    is_whole = kit::add_record(text.substr(at, end - at), run) && is_whole;
     at = end + 1;
   }
-  MUO_CHECK(nlohmann::json::accept(app::run_data(run, "run", 100)));
-  MUO_CHECK(is_utf8(text_report(run, "run", {.columns = 80})));
-  if (!is_whole) throw InputError("lines that are no records");
+  MUO_CHECK(nlohmann::json::accept(kit::run_data(run, "run", 100)));
+  MUO_CHECK(is_utf8(kit::text_report(run, "run", {.columns = 80})));
+  if (!is_whole) throw InputError("lines that are not records");
 }
 
-// A file with this name, in a folder of this process.
+// Writes a file with this name to a folder of this process.
 std::filesystem::path named_file(const char* name, std::span<const std::byte> contents) {
   static const test::TemporaryDirectory folder;
   test::write_file(folder.path() / name, text_of(contents));
   return folder.path() / name;
 }
 
-// Documents of at most 64 KiB: what comes after as many of them as a small file can be unpacked to
-// is left.
+// Documents of at most 64 KiB; reading stops after a bounded number, since a small file may
+// decompress to very many.
 void read_documents(std::span<const std::byte> input, const char* name) {
-  constexpr std::int64_t kMost = 1 << 16;
+  constexpr std::int64_t kMax = 1 << 16;
   data::DocumentReader reader({{.path = named_file(name, input), .named = true, .identity = {}}},
-                              {.batch_bytes = 1000, .most_bytes = kMost});
+                              {.batch_bytes = 1000, .max_bytes = kMax});
   data::DocumentBatch batch;
   for (int batches = 0; batches < 1000 && reader.next(batch); ++batches) {
     for (const data::Document& document : batch.documents)
-      MUO_CHECK(std::ssize(document.raw) <= kMost, reader.where(document));
+      MUO_CHECK(std::ssize(document.raw) <= kMax, reader.where(document));
     static_cast<void>(reader.texts(batch.documents, 1));
   }
 }
@@ -353,7 +353,7 @@ void read_json_lines_of(std::span<const std::byte> input) { read_documents(input
 void read_gzip(std::span<const std::byte> input) { read_documents(input, "a.jsonl.gz"); }
 void read_zstd(std::span<const std::byte> input) { read_documents(input, "a.jsonl.zst"); }
 
-// As items of whichever type they are.
+// Reads the input as items of the first type that accepts it.
 void read_core_items_of(std::span<const std::byte> input) {
   static const auto bytes = data::open_tokenizer("byte");
   constexpr std::int64_t kRowTokens = 60;

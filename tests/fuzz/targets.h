@@ -6,11 +6,11 @@
 
 namespace muo::fuzz {
 
-// A reader of files that may be hostile. run() gives it these bytes as a file, uses what it
-// accepts, and returns whether it did. A reader refuses with InputError; anything else that leaves
-// run(), or that a sanitizer sees, is a defect. Not thread-safe.
+// A reader of untrusted files. run() passes it the bytes as a file, uses the result, and returns
+// whether the file was accepted. A reader rejects with InputError; any other exception, or a
+// sanitizer's report, is a defect. Not thread-safe.
 struct Target {
-  std::string_view name;  // of its folder in corpus/
+  std::string_view name;  // also the name of its folder in corpus/
   bool (*run)(std::span<const std::byte> input);
 };
 std::span<const Target> targets();

@@ -13,7 +13,7 @@
 #include "support/tolerance.h"
 
 // The model in bf16, with every implementation of attention that the backend has, against the
-// float64 references of tests/golden, whose heads the kernels on tensor cores take.
+// float64 references of tests/golden, whose heads have sizes that the tensor-core kernels support.
 namespace muo {
 namespace {
 
@@ -22,10 +22,10 @@ using test::KernelBackend;
 
 struct Result {
   double loss = 0;
-  std::vector<std::vector<double>> gradients;  // of the parameters, in their order
+  std::vector<std::vector<double>> gradients;  // by parameter
 };
 
-// By one unit in the last place; zeros stay.
+// Moves all weights by one unit in the last place; zeros stay.
 void move(const test::HostTensor& weight, std::uint64_t seed, const std::string& name) {
   const CounterRandom random(seed, name);
   std::uint64_t i = 0;
@@ -34,7 +34,7 @@ void move(const test::HostTensor& weight, std::uint64_t seed, const std::string&
       x = std::nextafter(x, (random.bits(i++) & 1) != 0 ? INFINITY : -INFINITY);
     return;
   }
-  for (BF16& x : weight.values<BF16>())  // bits of one sign are in the order of magnitudes
+  for (BF16& x : weight.values<BF16>())  // for one sign, bits are ordered like magnitudes
     if (to_f32(x) != 0)
       x.bits = static_cast<std::uint16_t>(x.bits + ((random.bits(i++) & 1) != 0 ? 1 : -1));
 }
@@ -76,8 +76,8 @@ std::vector<AttentionKernels> implementations() {
 
 class GptBF16 : public testing::TestWithParam<const char*> {};
 
-// As near as to 4 times the median distance of runs whose weights are moved by one unit in the last
-// place.
+// The distance from the reference is at most 4 times the median distance of runs whose weights are
+// moved by one unit in the last place.
 TEST_P(GptBF16, LossAndEveryGradientAgreeWithTheReference) {
   constexpr int kControls = 8;
   const GoldenModel model(GetParam());
@@ -106,7 +106,7 @@ TEST_P(GptBF16, LossAndEveryGradientAgreeWithTheReference) {
           << name;
     }
   }
-  // They are others; in a single tile of keys they may round alike all the same.
+  // The implementations differ; but within a single tile of keys they may round alike.
   if (results.size() > 1 && std::string_view(GetParam()) == "gpt_window") {
     EXPECT_TRUE(results[0].gradients != results[1].gradients);
   }

@@ -16,14 +16,14 @@ using test::GoldenModel;
 
 // fp32 against fp64: some hundred units of roundoff, through up to four layers.
 constexpr double kBound = 1e-5;
-constexpr double kTermBound = 1e-6;  // of each term of a sum: some ten units of roundoff
+constexpr double kTermBound = 1e-6;  // per term of a sum: some ten units of roundoff
 
-// One file of tests/golden: ours of the plain GPT, or nanochat's own with every extra on.
+// One file of tests/golden: our own for the plain GPT, or nanochat's with all extras.
 class GptGolden : public testing::TestWithParam<const char*> {
  protected:
-  // Every gradient against `factor` times the reference, norm-wise. That of a lambda is one sum
-  // over the whole stream, which may cancel: part of its error is relative to the terms, of which
-  // the file has the magnitudes.
+  // Compares every gradient with `factor` times the reference, norm-wise. The gradient of a lambda
+  // is one sum over the whole residual stream, which may cancel: part of its error is relative to
+  // the terms, whose magnitudes are in the file.
   void expect_gradients(double factor) const {
     for (std::size_t i = 0; i < model_.specs().size(); ++i) {
       const std::string& name = model_.specs()[i].name;
@@ -89,7 +89,7 @@ TEST_P(GptGolden, EveryGradientIsAnnouncedOnceInTheOrderOfReadiness) {
   EXPECT_EQ(std::set<int>(order.begin(), order.end()).size(), order.size());
 }
 
-// A gradient of lm_head is then a sum over chunks.
+// With chunks, the gradient of lm_head is a sum over them.
 TEST(HeadChunks, ChangeRoundingOnly) {
   std::vector<std::vector<double>> gradients;
   std::vector<double> losses;

@@ -13,9 +13,8 @@ namespace {
 
 using test::GoldenModel;
 
-// What the golden files must be able to see. Each mutation of the configuration or of the weights
-// moves the logits by a hundred times the bound of gpt_golden_test.cpp or more, so no mistake of
-// that kind could hide behind it.
+// Mistakes that the golden files must detect. Each mutation of the configuration or of the weights
+// moves the logits by at least a hundred times the bound of gpt_golden_test.cpp.
 struct Mutation {
   const char* name;
   const char* golden;
@@ -74,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"NoResidLambdas", "nanochat_odd",
                  [](model::GptConfig& c) { c.resid_lambdas = false; }},
         Mutation{"NoX0Lambdas", "nanochat_odd", [](model::GptConfig& c) { c.x0_lambdas = false; }},
-        // The norm of the embedding forgets any factor, but for its epsilon.
+        // The norm of the embedding cancels any factor, except for its epsilon.
         Mutation{.name = "OtherNormEpsilon",
                  .golden = "nanochat_odd",
                  .weights = [](GoldenModel& m) { scale(m.weight("transformer.wte.weight"), 2); }},
@@ -103,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
                        scale(m.weight("transformer.h.2.attn.ve_gate.weight"), 0,
                              model::kValueGateChannels);
                      }},
-        // Heads 0 and 1 read the keys of heads 2 and 3, and the other way round.
+        // Heads 0 and 1 read the keys of heads 2 and 3, and vice versa.
         Mutation{.name = "OtherKeyValueHeads",
                  .golden = "nanochat_odd",
                  .weights =

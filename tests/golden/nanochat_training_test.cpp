@@ -18,7 +18,7 @@ namespace {
 using test::Golden;
 using test::RunCurves;
 
-// nanochat's own training runs, which tests/golden/README.md describes.
+// nanochat's own training runs, described in tests/golden/README.md.
 const Golden& golden() {
   static const Golden file("nanochat_training.safetensors");
   return file;
@@ -45,10 +45,10 @@ struct Case {
   int world = 1;
   std::int64_t accumulation = 1;
   std::string strategy = "balanced";
-  std::int64_t order = 0;  // of the batches: a row of `orders`
+  std::int64_t order = 0;  // order of batches: a row of `orders`
   DType dtype = DType::kF32;
   optim::NumberFormats formats = {};
-  std::vector<int> keep = {};  // after which steps to keep the weights
+  std::vector<int> keep = {};  // steps after which weights are kept
   optim::OptimizerOptions (*change)(optim::OptimizerOptions) = [](optim::OptimizerOptions o) {
     return o;
   };
@@ -59,10 +59,10 @@ struct Result {
   std::map<int, std::vector<float>> kept = {};
 };
 
-app::RunConfig config_of(const Case& c) {
+trainer::RunConfig config_of(const Case& c) {
   const auto number = [](const char* key) { return golden().metadata_double(key); };
   const auto integer = [](const std::string& key) { return golden().metadata_integer(key); };
-  app::RunConfig config;
+  trainer::RunConfig config;
   config.options.sharding.strategy = c.strategy;
   config.model = test::config_of(golden());
   config.model.dtype = c.dtype;
@@ -72,7 +72,7 @@ app::RunConfig config_of(const Case& c) {
   config.group.world = c.world;
   config.step = {.batch = integer("rows") / (c.world * c.accumulation),
                  .accumulation = c.accumulation};
-  // nanochat's rates are for 2^19 tokens a step and a width of 768 (docs/spec/optimizer.md,
+  // nanochat's rates are for 2^19 tokens per step and a width of 768 (docs/spec/optimizer.md,
   // "Scaling rules").
   const optim::OptimizerOptions options =
       c.change({.matrix_lr = number("matrix_lr"),
@@ -91,11 +91,11 @@ app::RunConfig config_of(const Case& c) {
   return config;
 }
 
-// Masters from the file, then the replicas from them.
+// Loads masters from the file, then replicas from the masters.
 void load_start(const std::string& start, RankContext& rank, graphs::RunState& state) {
   for (const StateEntry& entry : state.update.state()) {
     const std::string name = name_of_weight(start, 0, entry.name);
-    if (!golden().has(name)) continue;  // of the optimizer: zero
+    if (!golden().has(name)) continue;  // optimizer state: stays zero
     std::vector<float> values = golden().floats(name);
     rank.compute.copy(entry.values,
                       host_tensor(values.data() + entry.begin, {entry.values.numel()}));
@@ -144,9 +144,9 @@ double worst_relative(const std::vector<double>& got, const std::vector<double>&
   return worst;
 }
 
-// Decision derived-tolerances: four times the median distance of nanochat's runs that one unit in
-// the last place of the initial weights sets apart. Of losses: the worst step, relative, and 1e-5
-// at most.
+// Bound of decision derived-tolerances: four times the median distance of nanochat runs whose
+// initial weights differ by one unit in the last place. For losses: the worst step, relative, and
+// at most 1e-5.
 double loss_bound(const std::string& start) {
   const std::vector<double> want = golden_losses({.start = start});
   const std::vector<double> all = golden().doubles(start + "/control/losses");
@@ -166,7 +166,7 @@ double weight_bound(const std::string& start, std::size_t kept) {
 }
 
 TEST(NanochatTraining, OneRankGivesItsLossesAndWeights) {
-  ASSERT_LT(loss_bound("open"), 1e-6);  // no rounding is amplified, so that the bound is tight
+  ASSERT_LT(loss_bound("open"), 1e-6);  // rounding is not amplified, so the bound is tight
   const Case run{.keep = {1, 5}};
   const Result result = train(run);
   EXPECT_LT(worst_relative(result.curves.losses, golden_losses(run)), loss_bound("open"));
@@ -214,9 +214,9 @@ std::vector<double> losses_of_order(const char* name, std::int64_t order) {
   return {all.begin() + order * steps, all.begin() + (order + 1) * steps};
 }
 
-// In bf16 nanochat strays from its own losses in fp32. We may stray from those as far: both are
-// draws from one distribution, so twice the root mean square over all steps and orders of batches
-// (measured: 1.0 to 1.25 times).
+// In bf16, nanochat's losses differ from its own in fp32. Ours may differ from those as much: both
+// are draws from one distribution, so the bound is twice the root mean square over all steps and
+// orders of batches (measured: 1.0 to 1.25 times).
 TEST(NanochatTraining, BFloat16StaysWithinItsOwnSpread) {
   const auto spread = [](auto&& losses) {
     const std::int64_t orders = golden().shape("orders")[0];
@@ -240,7 +240,7 @@ TEST(NanochatTraining, BFloat16StaysWithinItsOwnSpread) {
   }
 }
 
-// What the curves must be able to see: each change moves a loss by ten times the bound or more.
+// Changes that the curves must detect: each moves a loss by at least ten times the bound.
 struct Mutation {
   const char* name;
   optim::OptimizerOptions (*change)(optim::OptimizerOptions);

@@ -1,11 +1,11 @@
-"""What may be on a disk after its power failed, by the log of recorder.cpp.
+"""Computes possible states of a disk after a power failure, from the log of recorder.cpp.
 
-The model is what POSIX promises, which is less than ext4 does:
-  - What is durable: a file's bytes when it was last synced, a folder's entries when it was. fsync of a new file does
-    not make its name durable, fsync of a folder not the bytes of its files.
-  - Of everything later, each piece on its own may be there or not, whatever came before or after it: each write, each
-    change of a file's size, each entry made or removed. A write may also be there in part, or as a size without bytes:
-    zeros where the file grew. A rename is there or not, never half of it.
+The model guarantees what POSIX guarantees, which is less than ext4 does:
+  - Durable are a file's bytes as of its last sync, and a folder's entries as of the folder's last sync. fsync of a
+    new file does not make its name durable, and fsync of a folder does not sync the bytes of its files.
+  - Every later change is kept or lost independently of all others: each write, each change of a file's size, each
+    entry added or removed. A write may also be kept partially, or only as a size: zeros where the file grew. A rename
+    is kept or lost as a whole.
 """
 import collections
 import os
@@ -15,7 +15,7 @@ EXCHANGE = 2  # RENAME_EXCHANGE
 
 
 def is_temporary(path):
-    """Nobody looks for a file of such a name, or for what is in it."""
+    """True for names that no program looks for: their contents do not matter."""
     return any(".tmp" in part or part.startswith(".") for part in path.split("/")) or path.endswith(".lock")
 
 
@@ -34,7 +34,7 @@ def read_log(path):
 class Node:
     def __init__(self, path):
         self.path = path
-        self.published = []  # what it held whenever it was renamed to its place
+        self.published = []  # its contents at each rename into place
 
 
 class Link(Node):
@@ -70,9 +70,9 @@ class File(Node):
             fate = fates.get(number, 1)
             if fate == 1:
                 self.change(data, operation, offset, new)
-            elif operation == "write" and fate > 0.5:  # in part
+            elif operation == "write" and fate > 0.5:  # a part of the write
                 self.change(data, operation, offset, new[:int((fate - 0.5) * 2 * len(new))])
-            elif operation == "write" and fate > 0:  # its size
+            elif operation == "write" and fate > 0:  # only the size
                 self.change(data, "allocate", offset + len(new), b"")
         return bytes(data)
 
@@ -87,16 +87,16 @@ class Folder(Node):
 
 
 class Disk:
-    """The folder, as programs see it and as it is on disk, after the records so far."""
+    """The folder after the records so far: as programs see it, and as it is on disk."""
 
     def __init__(self):
         self.root = None
-        self.nodes = {}  # by inode, which another file may have later
+        self.nodes = {}  # by inode, which a later file may reuse
         self.all = []  # nodes
-        self.changes = []  # of entries, not durable: (number, [(folder, name, node)])
-        self.said = collections.defaultdict(bytes)  # by the path of an output.log; "": what was printed
+        self.changes = []  # changes of entries that are not durable: (number, [(folder, name, node)])
+        self.said = collections.defaultdict(bytes)  # output by the path of an output.log; "": standard output
         self.count = 0
-        self.faults = []  # what nobody may do, whatever is lost
+        self.faults = []  # actions that are wrong whatever is lost
 
     @classmethod
     def after(cls, records):
@@ -121,7 +121,7 @@ class Disk:
         return self.find(folder), name
 
     def set(self, *entries):
-        """These entries change at once."""
+        """Changes these entries atomically."""
         for folder, name, node in entries:
             if node is None:
                 folder.entries.pop(name, None)
@@ -131,7 +131,7 @@ class Disk:
 
     def emptied(self, file):
         if file.data and not is_temporary(file.path):
-            self.faults.append(f"{file.path}: {len(file.data)} bytes are cut to nothing in place: a crash loses them")
+            self.faults.append(f"{file.path}: {len(file.data)} bytes are truncated in place: a crash loses them")
 
     def apply(self, record):
         name, first, second, text, other = record
@@ -144,7 +144,7 @@ class Disk:
             self.change(file, "write", second, text)
         elif name in ("size", "allocate"):
             if name == "size":
-                self.nodes[first].published.clear()  # it is meant to be shorter
+                self.nodes[first].published.clear()  # shortened on purpose
                 if second == 0:
                     self.emptied(self.nodes[first])
             self.change(self.nodes[first], name, second, b"")
@@ -207,14 +207,14 @@ class Disk:
                 moved.published.append(moved.now())
 
     def pending(self):
-        """The numbers of the records that a crash now may lose."""
+        """The numbers of the records that a crash now could lose."""
         return {number for number, _ in self.changes} | {
             change[0] for node in self.all if isinstance(node, File) for change in node.pending}
 
     def crash(self, fates):
-        """What a crash now leaves, bytes of files and dictionaries of folders; and faults: what was renamed to its
-        place and is not whole. The fate of a pending record: 1, as without one: there; above 0.5: a part of it; above
-        0: its size; 0: lost. Entries are there or lost."""
+        """Returns the tree that a crash now leaves (bytes for files, dictionaries for folders), and faults: files that
+        were renamed into place but are incomplete. `fates` maps pending records to their fate: 1 (default) kept;
+        above 0.5 a part of it; above 0 only its size; 0 lost. Entries are kept or lost."""
         entries = {id(node): dict(node.durable) for node in self.all if isinstance(node, Folder)}
         for number, changes in self.changes:
             if fates.get(number, 1) == 1:
@@ -228,10 +228,10 @@ class Disk:
             else:
                 found = {name: contents(child, f"{path}/{name}".lstrip("/"))
                          for name, child in sorted(entries[id(node)].items()) if child is not None}
-            whole = [found[:len(was)] == was if isinstance(found, bytes) else found == was  # lines may follow
+            whole = [found[:len(was)] == was if isinstance(found, bytes) else found == was  # a file may have grown since
                      for was in node.published]
             if whole and not any(whole) and not is_temporary(path):
-                faults.append(f"{path}: was renamed to its place whole, and is not")
+                faults.append(f"{path}: was complete when renamed into place, and is not now")
             return found
 
         return contents(self.root, ""), faults
@@ -254,7 +254,7 @@ def read_tree(path):
 
 
 def describe(records):
-    """The last one."""
+    """Describes the last record."""
     name, first, second, text, other = records[-1]
     if name not in ("write", "size", "allocate"):
         return " ".join(filter(None, (name, text.decode(), other.decode())))

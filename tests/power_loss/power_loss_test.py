@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Whatever a power failure leaves of what train, sweep and tokenize wrote, the same command goes on from it to the same
-end, and what was reported saved is there. disk.py says what a power failure may leave.
+"""Tests that after a power failure at any time the same train, sweep or tokenize command continues to the same result,
+and that everything reported as saved is still there. disk.py models what a power failure may leave.
 
     power_loss_test.py PROGRAM RECORDER FOLDER [--states N] [--commands NAME...] [--seed N]
 
-N states of each command: of an undisturbed run, which shows what the end is, and of runs that are killed once and go
-on. For each kind of fault one state is shown, with as few losses as make it fail, and stays in FOLDER."""
+Tests N states of each command: states of an undisturbed run, which defines the result, and of runs that are killed once
+and continued. For each kind of fault one state, reduced to as few losses as possible, is shown and kept in FOLDER."""
 import argparse
 import collections
 import concurrent.futures
@@ -26,16 +26,16 @@ KILLED = 4  # runs that are killed once
 
 
 def run(recorder, command, folder, log="/dev/null", kill=0):
-    """`command` in the folder, whose changes go to the log; killed after so many, if not 0. The loader would take a
-    space in LD_PRELOAD for the end of a path."""
+    """Runs `command` in the folder and logs the folder's changes; kills it after `kill` of them, if not 0. The
+    recorder's folder is in LD_LIBRARY_PATH because a space in LD_PRELOAD would end the path."""
     return subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, text=True, capture_output=True, timeout=120,
                           env={**os.environ, "LD_LIBRARY_PATH": str(recorder.parent), "LD_PRELOAD": recorder.name,
                                "POWER_LOSS_ROOT": str(folder), "POWER_LOSS_LOG": str(log), "POWER_LOSS_KILL": str(kill)})
 
 
 def record(recorder, command, folder, kill=0, refusal=None):
-    """The log of a command in an empty folder and its faults; with `kill` it is killed after so many records, and run
-    again, which may be refused where refusal() has nothing against it."""
+    """Returns the log of a command in an empty folder and its faults. With `kill` it is killed after that many records
+    and run again; the second run may fail only where refusal() accepts it."""
     root, log, faults = folder / "disk", folder / "log", []
     root.mkdir(parents=True)
     for after in (kill, 0) if kill else (0,):
@@ -49,12 +49,12 @@ def record(recorder, command, folder, kill=0, refusal=None):
     records = disk.read_log(log)
     now = disk.Disk.after(records)
     if now.root.now() != disk.read_tree(root):
-        raise RuntimeError(f"{root} is not what {log} says: recorder.cpp lacks a call")
+        raise RuntimeError(f"{root} differs from {log}: recorder.cpp lacks a call")
     return records, faults + now.faults
 
 
 def draw_fates(random_, now):
-    """Fates of what is not durable. Folders' entries and files' bytes are lost more or less often."""
+    """Draws fates of everything not durable, with separate random rates of loss for entries and for bytes."""
     entries = {number for number, _ in now.changes}
     kept = {of_entry: random_.choice((0, 0.5, 0.9, 1)) for of_entry in (True, False)}
     return {number: 1 if random_.random() < kept[number in entries] else random_.choice((0, random_.random()))
@@ -62,7 +62,7 @@ def draw_fates(random_, now):
 
 
 class Search:
-    """Of states of one command that are at fault; `case`: its arguments, what it reported and what it comes to."""
+    """A search for faulty states of one command; `case` has its arguments, its reports and its result."""
 
     def __init__(self, recorder, case, folder, seed):
         self.recorder, self.case, self.folder, self.seed = recorder, case, folder, seed
@@ -93,7 +93,7 @@ class Search:
                 if result.get(name) != self.want.get(name)]
 
     def judge(self, now, fates, by_name):
-        """What is wrong with one state."""
+        """Returns the faults of one state."""
         tree, faults = now.crash(fates)
         faults += self.case.missing(now, tree)
         folder = self.folder / f"try_{next(self.folders)}"
@@ -106,7 +106,7 @@ class Search:
         return faults
 
     def draw(self, number):
-        """A log, the number of its records before the crash, and the arguments of judge()."""
+        """Draws a log, the number of its records before the crash, and the arguments of judge()."""
         random_ = random.Random(f"{self.seed} {number}")
         log = number % len(self.logs)
         count = random_.choice((len(self.logs[log]), *[random_.randint(1, len(self.logs[log]))] * 7))
@@ -114,7 +114,7 @@ class Search:
         return log, count, (now, draw_fates(random_, now), random_.random() < 0.5 and bool(self.case.reports(now)))
 
     def state(self, number):
-        """The kinds of faults of a state. For those that are new, losses are taken back while the fault stays."""
+        """Returns the kinds of faults of a state. For new ones, losses are removed as long as the fault remains."""
         log, count, (now, fates, by_name) = self.draw(number)
         kinds = {self.kind(fault): fault for fault in self.judge(now, fates, by_name)}
         for kind, fault in kinds.items():
@@ -133,12 +133,12 @@ class Search:
                 disk.write_tree(now.crash(lost)[0], kept)
             self.shown[kind] = "\n".join(
                 [f"{fault}\n  state {number}, seed {self.seed}: crash after record {count} of {len(self.logs[log])} of "
-                 f"log {log}; is in {kept}; resumed {'by name' if by_name else 'by auto'}; lost:",
+                 f"log {log}; kept in {kept}; resumed {'by name' if by_name else 'by auto'}; lost:",
                  *(f"    {i}: {disk.describe(self.logs[log][:i])}: {fate:.2f}" for i, fate in lost.items())])
         return list(kinds)
 
     def states(self, count):
-        """What was found in so many, a text for each kind."""
+        """Tests `count` states and returns a text for each kind of fault."""
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             for kinds in pool.map(self.state, range(count)):
                 self.found.update(kinds)
@@ -146,8 +146,8 @@ class Search:
 
 
 def logged(metrics, until=None):
-    """Losses and evaluations of a run by steps, as they follow each other. Nobody goes on with a trial that has ended:
-    then its log may lack what followed its last checkpoint, of step `until`."""
+    """Returns the losses and evaluations of a run in order. A trial that has ended is not continued: its log may then
+    lack what followed its last checkpoint, of step `until`."""
     records = []
     for line in metrics.read_bytes().splitlines():
         try:
@@ -190,12 +190,12 @@ class Case:
         return [self.program, command, "--data", str(self.inputs / "text.txt"), *where, *options.split(), *more]
 
     def missing(self, now, tree):
-        """Checkpoints that a log reported saved and that nobody has removed since."""
+        """Yields the checkpoints that a log reported saved, that were not removed since, and that are missing."""
         for log in filter(None, now.said):
             for step in saved(now, log):
                 path = f"{log.rpartition('/')[0]}/checkpoints/step_{step:08}"
                 if (node := now.find(path)) and node.now() != item_of(tree, path):
-                    yield f"{path}: was reported saved and is not there"
+                    yield f"{path}: was reported saved but is missing"
 
     def refusal(self, done, _):
         return f"refused: exit code {done.returncode}: {done.stderr.strip()}" if done.returncode else ""
@@ -221,7 +221,7 @@ class Train(Case):
         newest = max(self.reports(now), default=0)
         begun = re.search(r"resuming from \S+ at step (\d+)", done.stdout)
         if done.returncode == 0 and newest > (int(begun[1]) if begun else 0):
-            yield f"resumed at step {begun and begun[1]}, where step {newest} was reported saved"
+            yield f"resumed at step {begun and begun[1]}, but step {newest} was reported saved"
 
     def result(self, folder):
         return run_result(folder / "train")
@@ -268,7 +268,7 @@ class Tokenize(Case):
     def missing(self, now, tree):
         for name, contents in now.find("shards").now().items() if self.reports(now) else ():
             if not disk.is_temporary(name) and item_of(tree, f"shards/{name}") != contents:
-                yield f"shards/{name}: was reported and is not there"
+                yield f"shards/{name}: was reported but is missing"
 
     def result(self, folder):
         return {path.name: path.read_bytes() for path in (folder / "shards").iterdir()

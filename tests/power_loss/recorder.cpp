@@ -1,11 +1,11 @@
-// A library for LD_PRELOAD: writes down in one order what a program changes below a folder and what
-// it prints. disk.py reads the log, and compares the folder with it: a call that is missing here is
-// found there.
+// A library for LD_PRELOAD that logs, in order, all changes of a program below a folder and all its
+// output. disk.py reads the log and compares it with the folder, which detects calls that are not
+// intercepted here.
 //   POWER_LOSS_ROOT  the folder; empty when the first program starts
-//   POWER_LOSS_LOG   programs append to it one after another
-//   POWER_LOSS_KILL  this program is killed after so many records; 0: never
-// A record: NAME NUMBER NUMBER BYTES BYTES and a line's end, then that many bytes of two texts.
-// Files are told apart by their inodes, paths are relative to the folder.
+//   POWER_LOSS_LOG   the log, to which successive programs append
+//   POWER_LOSS_KILL  number of records after which this program is killed; 0: never
+// A record is NAME NUMBER NUMBER BYTES BYTES and a newline, then two texts of that many bytes.
+// Files are identified by their inodes; paths are relative to the folder.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -40,7 +40,7 @@ std::optional<std::string> real_path(const std::string& path) {
   return out;
 }
 
-// Of an open file, or of a path; 0: there is none.
+// The inode of an open file or of a path; 0 if there is none.
 long inode(int directory, const char* path = "") {
   struct stat status {};
   const int flags = AT_SYMLINK_NOFOLLOW | (*path == 0 ? AT_EMPTY_PATH : 0);
@@ -70,7 +70,7 @@ class Recorder {
     if (--left_ == 0) ::kill(::getpid(), SIGKILL);
   }
 
-  // A path as a call takes it, from the folder on; nothing if it is not below it.
+  // Converts a path argument to one relative to the folder; empty if it is not below the folder.
   [[nodiscard]] std::optional<std::string> below(int directory, const char* name) const {
     std::string path = name;
     while (path.ends_with('/'))
@@ -124,17 +124,17 @@ class Recorder {
 };
 
 Recorder& recorder() {
-  static auto& only = *new Recorder;  // never destroyed: programs write until their last moment
+  static auto& only = *new Recorder;  // never destroyed: programs write until they exit
   return only;
 }
 
 }  // namespace
 
-// One call at a time, until it is recorded.
+// Serializes a call and its record.
 #define LOG                   \
   Recorder& log = recorder(); \
   const std::lock_guard lock(log.mutex)
-// libc's function of this name.
+// The function of this name in libc.
 #define NEXT(name)                                                                          \
   static auto* const next = reinterpret_cast<decltype(&::name)>(::dlsym(RTLD_NEXT, #name)); \
   LOG
@@ -144,7 +144,7 @@ Recorder& recorder() {
   va_start(arguments, flags);                                                               \
   const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(arguments, mode_t) : 0; \
   va_end(arguments)
-// The same function by another name.
+// Another name for the same function.
 #define ALIAS(name, of) extern "C" decltype(of) name __attribute__((alias(#of)))
 
 extern "C" {
@@ -163,12 +163,12 @@ int open(const char* path, int flags, ...) {
 int creat(const char* path, mode_t mode) {
   return ::open(path, O_WRONLY | O_CREAT | O_TRUNC, mode);
 }
-// With fortified headers.
+// Called with fortified headers.
 int __open_2(const char* path, int flags) { return ::open(path, flags); }
 int __openat_2(int directory, const char* path, int flags) {
   return ::openat(directory, path, flags);
 }
-// std::ofstream opens with it, and then writes to the descriptor.
+// std::ofstream opens files by fopen(), then writes to the descriptor.
 std::FILE* fopen(const char* path, const char* mode) {
   NEXT(fopen);
   std::FILE* const file = next(path, mode);
@@ -191,7 +191,8 @@ ssize_t pwrite(int file, const void* data, std::size_t bytes, off_t offset) {
     log.wrote(file, offset, {static_cast<const char*>(data), static_cast<std::size_t>(done)});
   return done;
 }
-// Parts one by one, between which a crash may come as well; at the file's place if `offset` is -1.
+// Writes the parts one by one, since a crash may come between them; at the current position if
+// `offset` is -1.
 ssize_t pwritev2(int file, const iovec* parts, int count, off_t offset, int) {
   ssize_t all = 0;
   for (int i = 0; i < count; ++i) {
@@ -287,7 +288,7 @@ int symlink(const char* target, const char* path) noexcept {
   return ::symlinkat(target, AT_FDCWD, path);
 }
 
-// Nothing is lost here, so that nothing waits for the disk.
+// No real sync is needed, as nothing is lost here; this saves waiting for the disk.
 int fsync(int file) {
   LOG;
   log.of_file("sync", file);
@@ -321,7 +322,8 @@ ALIAS(posix_fallocate64, posix_fallocate);
 
 namespace {
 
-// What a stream of libc's writes it writes by calls of its own: this one calls write().
+// A libc stream writes by internal calls that cannot be intercepted; this replacement calls
+// write().
 __attribute__((constructor)) void record_stdout() {
   const auto write_out = [](void*, const char* text, std::size_t bytes) -> ssize_t {
     return ::write(STDOUT_FILENO, text, bytes);

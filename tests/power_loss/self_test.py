@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""That power_loss_test.py finds what it should, and nothing else.      self_test.py PROGRAM RECORDER FOLDER"""
+"""Tests that power_loss_test.py finds every fault, and nothing else.      self_test.py PROGRAM RECORDER FOLDER"""
 import itertools
 import pathlib
 import re
@@ -9,7 +9,7 @@ import unittest
 
 import power_loss_test
 
-# Saves twice, removes the first save, and says so; leaves out what it is told to.
+# Saves twice, removes the first save and reports it; skips the actions named by its arguments.
 SAVES = """
 import os, shutil, sys
 def sync(path):
@@ -41,7 +41,7 @@ for i in range(max(map(int, filter(str.isdigit, os.listdir("saves"))), default=-
 if does("go on"): sys.exit()
 sys.exit("was done" if os.path.exists("done") else open("done", "w").close())
 """
-# Each call that recorder.cpp knows, by both of its names where libc has two.
+# Every call that recorder.cpp intercepts, by both names where libc has two.
 CALLS = """
 import ctypes, os, shutil
 libc = ctypes.CDLL(None, use_errno=True)
@@ -131,10 +131,10 @@ class SelfTest(unittest.TestCase):
 
     def test_what_a_program_leaves_out_is_found(self):
         for left_out, fault in (("sync the parent", "was reported"),
-                                ("sync the file", "was renamed to its place whole"),
-                                ("sync its folder", "was renamed to its place whole"),
-                                ("sync before it removes", "was renamed to its place whole"),
-                                ("sync the name", "was reported"), ("replace", "are cut to nothing in place"),
+                                ("sync the file", "was complete when renamed"),
+                                ("sync its folder", "was complete when renamed"),
+                                ("sync before it removes", "was complete when renamed"),
+                                ("sync the name", "was reported"), ("replace", "are truncated in place"),
                                 ("go on", "refused"), ("end alike", "not as in the undisturbed run")):
             with self.subTest(left_out):
                 search = self.search(left_out)
@@ -146,7 +146,7 @@ class SelfTest(unittest.TestCase):
         return power_loss_test.record(recorder, [sys.executable, "-IS", "-c", program], self.folder / "calls")
 
     def test_every_call_is_recorded(self):
-        records, faults = self.record(CALLS)  # which compares the folder with the log
+        records, faults = self.record(CALLS)  # also compares the folder with the log
         self.assertEqual(faults, [])
         self.assertEqual(sum(record[0] == "sync" for record in records), 4)
         self.assertEqual(sum(record[0] == "sync_all" for record in records), 3)

@@ -1,6 +1,6 @@
-// cuBLASLt. Products are computed in float64 and rounded where the algorithm rounds: once, or per
-// part of k that it splits off. What an algorithm is good for differs, as in NVIDIA's library, and
-// which one the heuristic likes best depends on the problem.
+// The stand-in of cuBLASLt. Products are computed in float64 and rounded where the algorithm
+// rounds: once, or per part of k if it splits k. Algorithms have different requirements, as in
+// NVIDIA's library, and the heuristic's first choice depends on the problem.
 
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ struct cublasLtContext {
   int magic = 0;
 };
 
-// A sanitizer is not there yet when the loader chooses.
+// Sanitizers are not yet initialised when the loader resolves function versions.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #  define MUO_FOR_EVERY_CPU
 #else
@@ -27,7 +27,7 @@ struct cublasLtContext {
 namespace muo::stand_in {
 namespace {
 
-// What lies in the opaque structures.
+// Contents of the opaque structures.
 struct Layout {
   std::uint64_t rows, columns;
   std::int64_t leading, stride;
@@ -43,7 +43,7 @@ struct Preference {
   std::uint32_t schemes;
   std::uint32_t alignment[4];
 };
-// Its configuration; `check` is a function of the rest.
+// An algorithm's configuration; `check` is a function of the rest.
 struct Algorithm {
   std::uint64_t id, split, scheme, check;
 };
@@ -62,7 +62,7 @@ void write(Opaque& to, const T& value) {
   std::memcpy(&to, &value, sizeof value);
 }
 
-// An attribute of the very size that is documented.
+// Sets an attribute, whose size must be the documented one.
 template <class T>
 cublasStatus_t set(T& to, const void* from, std::size_t bytes) {
   if (from == nullptr || bytes != sizeof to) return CUBLAS_STATUS_INVALID_VALUE;
@@ -71,7 +71,7 @@ cublasStatus_t set(T& to, const void* from, std::size_t bytes) {
 }
 template <class T>
 cublasStatus_t get(T value, void* to, std::size_t bytes, std::size_t* written) {
-  if (bytes == 0) {  // asks for the size
+  if (bytes == 0) {  // a query of the size
     if (written == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
     *written = sizeof value;
     return CUBLAS_STATUS_SUCCESS;
@@ -88,9 +88,9 @@ struct Kind {
   std::uint64_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
   std::size_t scratch = 0;    // bytes of workspace besides partial sums
   bool out_of_place = true;   // c may be another matrix than d
-  bool says_little = false;   // has no capability and few attributes
-  std::size_t alignment = 2;  // of all operands
-  bool is_checked = true;     // what the heuristic proposes is taken, too
+  bool says_little = false;   // reports no capability and few attributes
+  std::size_t alignment = 2;  // required of all operands
+  bool is_checked = true;     // accepted by cublasLtMatmulAlgoCheck when the heuristic proposes it
   const char* name;
 };
 constexpr std::array kKinds = {
@@ -111,7 +111,7 @@ constexpr std::array kKinds = {
 Algorithm algorithm_of(const Kind& kind) {
   return {kind.id, kind.split, kind.scheme, kind.id * 1000003 + kind.split * 101 + kind.scheme};
 }
-// Null if the words are none of ours.
+// Null if the words are not an algorithm of this library.
 const Kind* kind_of(const cublasLtMatmulAlgo_t* words) {
   const auto algorithm = read<Algorithm>(*words);
   for (std::size_t i = 4; i < 8; ++i)
@@ -122,7 +122,7 @@ const Kind* kind_of(const cublasLtMatmulAlgo_t* words) {
   return std::memcmp(&ours, &algorithm, sizeof ours) == 0 ? found : nullptr;
 }
 
-// d <- alpha op(a) op(b) + beta c, column by column: (m x k) times (k x n).
+// d <- alpha op(a) op(b) + beta c, column-major: (m x k) times (k x n).
 struct Problem {
   Description description;
   Layout a, b, c, d;
@@ -163,7 +163,7 @@ double element(const void* data, const Layout& x, std::int64_t i) {
   return static_cast<double>(to_f32(static_cast<const BF16*>(data)[i]));
 }
 
-// op(x) of one matrix, row by row.
+// op(x) of one matrix, row-major.
 std::vector<double> rows_of(const void* data, const Layout& x, std::int64_t batch, bool transpose) {
   const auto rows = static_cast<std::int64_t>(x.rows);
   const auto columns = static_cast<std::int64_t>(x.columns);
@@ -256,7 +256,8 @@ bool is_aligned(const void* data, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
 }
 
-// The scratch is full of this product's number meanwhile: who writes there, too, is found out.
+// Fills the scratch with this product's number while it runs, to detect another user of the
+// scratch.
 void run(const Problem& problem, const Kind& kind, const Operands& operands, std::uint64_t number,
          Gpu& gpu) {
   auto* words = static_cast<std::uint64_t*>(operands.workspace);
@@ -271,7 +272,7 @@ void run(const Problem& problem, const Kind& kind, const Operands& operands, std
 }  // namespace
 }  // namespace muo::stand_in
 
-// NOLINTBEGIN(google-build-using-namespace): cuBLASLt's functions are these
+// NOLINTBEGIN(google-build-using-namespace): the global functions are cuBLASLt's
 using namespace muo::stand_in;
 // NOLINTEND(google-build-using-namespace)
 

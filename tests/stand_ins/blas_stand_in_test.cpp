@@ -1,4 +1,4 @@
-// The stand-in of cuBLASLt against products that are summed up here, by its own calls.
+// Compares the stand-in of cuBLASLt, by cuBLASLt's calls, with products that are computed here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ struct Shape {
   float alpha = 1.5F, beta = -0.5F;
 };
 
-// Pinned memory, which a GPU reaches and so does a test.
+// Pinned memory, which both a GPU and the test can access.
 class Memory {
  public:
   explicit Memory(std::size_t bytes) {
@@ -37,7 +37,7 @@ class Memory {
 class BlasStandIn : public testing::Test {
  protected:
   static constexpr std::int64_t kBatch = 2;
-  static constexpr std::int64_t kGap = 3;  // of leading dimensions beyond the rows
+  static constexpr std::int64_t kGap = 3;  // leading dimension minus rows
 
   void SetUp() override {
     ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
@@ -102,7 +102,7 @@ class BlasStandIn : public testing::Test {
     return out;
   }
 
-  // How many of the proposals compute it; each that does is right.
+  // Returns how many of the proposals accept the product, and checks their results.
   int check(const Shape& s) {
     Matrix a = s.transpose_a ? matrix(s.k, s.m) : matrix(s.m, s.k);
     Matrix b = s.transpose_b ? matrix(s.n, s.k) : matrix(s.k, s.n);
@@ -156,7 +156,7 @@ class BlasStandIn : public testing::Test {
   cublasLtHandle_t handle_ = nullptr;
 };
 
-// Of small integers: exact.
+// With small integers, so that results are exact.
 TEST_F(BlasStandIn, ProductsAreThoseOfColumnMajorMatrices) {
   for (const bool transpose_a : {false, true})
     for (const bool transpose_b : {false, true})

@@ -1,4 +1,4 @@
-// The rules that the stand-in holds its callers to, by CUDA's own calls.
+// Tests the rules that the stand-in enforces, by CUDA's calls.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,9 +22,9 @@ namespace {
 using testing::ExitedWithCode;
 constexpr int kMisuse = 97;
 
-// A call that succeeds.
+// A call that must succeed.
 #define CALL(call) ASSERT_EQ(call, cudaSuccess)
-// One that fails so, as is known.
+// A call that must fail with `error`, which it then clears.
 #define FAILS(call, error)  \
   do {                      \
     EXPECT_EQ(call, error); \
@@ -55,7 +55,7 @@ class CudaStandIn : public testing::Test {
   void begin(cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal) const {
     CALL(cudaStreamBeginCapture(a_, mode));
   }
-  // Ends the capture, which is no good.
+  // Ends the capture, which must fail with `error`.
   void end(cudaError_t error) const {
     cudaGraph_t graph = nullptr;
     FAILS(cudaStreamEndCapture(a_, &graph), error);
@@ -94,7 +94,7 @@ TEST_F(CudaStandIn, StreamsRunBesideEachOtherAndEventsOrderThem) {
   EXPECT_EQ(state, 3);
 }
 
-// Both orders are seen of what nothing orders.
+// Unordered nodes occur in both orders.
 TEST_F(CudaStandIn, BranchesOfAGraphComeInAnyOrder) {
   std::vector<int> order;
   std::mutex mutex;
@@ -184,7 +184,7 @@ TEST_F(CudaStandIn, ACaptureIsEndedWhereItBegan) {
   end(cudaErrorStreamCaptureInvalidated);
 }
 
-// Another thread's capture matters in global mode only, and a relaxed thread may do what it likes.
+// Another thread's capture matters in global mode only, and a relaxed thread may call everything.
 TEST_F(CudaStandIn, ModesSayWhoseCallsSpoilACapture) {
   const auto elsewhere = [&](cudaError_t expected) {
     std::jthread([&] { FAILS(cudaStreamSynchronize(b_), expected); }).join();
@@ -205,7 +205,7 @@ TEST_F(CudaStandIn, ModesSayWhoseCallsSpoilACapture) {
   end(cudaErrorStreamCaptureInvalidated);
 }
 
-// Work on that many streams, each of which waits for all others.
+// Enqueues work on `branches` streams, each of which waits for all others.
 void spin_together(int branches) {
   std::vector<cudaStream_t> streams(static_cast<std::size_t>(branches));
   std::atomic<int> there = 0;
@@ -221,7 +221,7 @@ void spin_together(int branches) {
     CALL(cudaStreamSynchronize(stream));
 }
 
-// With 1, after a time in which one that does not hang has surely ended; short where it should.
+// Exits with 1 after a timeout, which is short if a hang is expected.
 void exit_if_it_hangs(bool expected) {
   std::thread([expected] {
     std::this_thread::sleep_for(std::chrono::seconds(expected ? 2 : 60));
@@ -241,7 +241,8 @@ TEST(HardwareQueuesDeathTest, WorkWaitsBehindWhatSpinsInItsQueue) {
   EXPECT_EXIT(with_queues("3", 4), ExitedWithCode(1), "");
 }
 
-// Two streams of four queues spin together; between them three have come and gone.
+// Two streams wait for each other on four queues; between their creations three were created and
+// destroyed.
 TEST(HardwareQueuesDeathTest, GivenInTurnTwoStreamsMayShareOneWhileOthersAreFree) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto with_queues = [](const char* how) {
@@ -274,8 +275,8 @@ TEST(HardwareQueuesDeathTest, GivenInTurnTwoStreamsMayShareOneWhileOthersAreFree
   EXPECT_EXIT(with_queues("in_turn"), ExitedWithCode(1), "");
 }
 
-// What may wait for a whole GPU does, and nobody else is served meanwhile: a kernel that waits for
-// another thread's launch is waited for in vain.
+// Calls that may wait for the whole GPU do so, and block all other threads' calls meanwhile: if a
+// kernel waits for another thread's launch, this is a deadlock.
 TEST(HardwareQueuesDeathTest, CallsThatWaitForAWholeGpuKeepOthersFromLaunching) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto while_a_kernel_waits = [](const std::function<void(cudaGraph_t)>& call) {
@@ -328,7 +329,7 @@ TEST(HardwareQueuesDeathTest, CallsThatWaitForAWholeGpuKeepOthersFromLaunching) 
   };
   for (const auto& [name, call] : calls)
     EXPECT_EXIT(while_a_kernel_waits(call), ExitedWithCode(kMisuse),
-                std::string(name) + " waits for everything on GPU 0, in vain");
+                std::string(name) + " timed out waiting for all work of GPU 0");
 }
 
 void leave(const std::function<void()>& body) {
@@ -353,7 +354,7 @@ TEST_F(CudaStandInDeathTest, WrongUseThatNobodyAsksAboutEndsTheProcessBadly) {
                              [&] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); }));
                 CALL(cudaFree(memory_));
               }),
-              ExitedWithCode(kMisuse), "64 bytes that work which has not ended may use");
+              ExitedWithCode(kMisuse), "64 bytes that pending work may use");
   EXPECT_EXIT(leave([&] {
                 begin();
                 CALL(cudaMemsetAsync(memory_, 0, 64, a_));
@@ -373,11 +374,11 @@ TEST_F(CudaStandInDeathTest, WrongUseThatNobodyAsksAboutEndsTheProcessBadly) {
               ExitedWithCode(kMisuse), "memory of GPU 0, which GPU 1 may not access");
   EXPECT_EXIT(
       leave([&] { CALL(enqueue(a_, "a kernel", {.certain = {this}, .possible = {}}, [] {})); }),
-      ExitedWithCode(kMisuse), "an address that is no memory of a GPU");
+      ExitedWithCode(kMisuse), "an address that is not GPU memory");
 }
 
 #ifdef __SANITIZE_THREAD__
-// Whatever the order in which it ran.
+// Detected whatever the order in which the work ran.
 TEST_F(CudaStandInDeathTest, WhatNothingOrdersIsARace) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto write_twice = [&](bool ordered) {

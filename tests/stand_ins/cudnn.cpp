@@ -1,6 +1,6 @@
-// cuDNN's attention, at the seam of kernels/cuda/cudnn_attention.h, in float64: with SIMT_CUDNN=1
-// it is there, and takes and refuses what cuDNN does; with SIMT_CUDNN=wrong, too, but its queries
-// see one key more than the window has.
+// The stand-in of cuDNN's attention, behind kernels/cuda/cudnn_attention.h, in float64. With
+// SIMT_CUDNN=1 it is available, and supports the same problems as cuDNN; with SIMT_CUDNN=wrong it
+// is too, but its queries see one key more than the window admits.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace muo::cuda {
 namespace {
 
 std::string_view variable() {
-  const char* text = std::getenv("SIMT_CUDNN");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const char* text = std::getenv("SIMT_CUDNN");  // NOLINT(concurrency-mt-unsafe): no thread sets it
   return text == nullptr ? "" : text;
 }
 
@@ -40,10 +40,11 @@ void write(const Tensor& to, const Numbers& x) {
     else
       to.as<BF16>()[i] = to_bf16(static_cast<float>(x[i]));
 }
-// As an operand of a product.
+// Rounded to bf16, as operands of products are.
 double rounded(double x) { return static_cast<double>(to_f32(to_bf16(static_cast<float>(x)))); }
 
-// Calls row(query, lse, keys) for each row of scores, with where heads of h numbers begin.
+// Calls row(query, lse, keys) for each row of scores, with the offsets of the query's head, of its
+// lse, and of the visible keys' heads.
 struct Rows {
   AttentionProblem p;
 
@@ -142,8 +143,8 @@ const std::string& cudnn_missing() {
   return missing;
 }
 
-LibraryAttention cudnn_attention_here(const AttentionProblem& problem, AttentionDirection direction,
-                                      bool deterministic) {
+LibraryAttention cudnn_attention_support(const AttentionProblem& problem,
+                                         AttentionDirection direction, bool deterministic) {
   if (!cudnn_missing().empty()) return {.why_not = cudnn_missing()};
   return cudnn_answer(problem, direction, deterministic);
 }
@@ -161,10 +162,10 @@ void cudnn_attention_backward(NativeStream stream, const AttentionBackwardArgs& 
            .possible = {}});
 }
 
-LibraryAttention cudnn_attention_elsewhere(const AttentionProblem& problem,
-                                           AttentionDirection direction, bool deterministic,
-                                           const DescribedGpu& /*gpu*/) {
-  return cudnn_attention_here(problem, direction, deterministic);
+LibraryAttention cudnn_attention_support_on(const AttentionProblem& problem,
+                                            AttentionDirection direction, bool deterministic,
+                                            const DescribedGpu& /*gpu*/) {
+  return cudnn_attention_support(problem, direction, deterministic);
 }
 
 }  // namespace muo::cuda

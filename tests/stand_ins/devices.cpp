@@ -21,7 +21,8 @@ constexpr int kMisuse = 97;  // exit code
 constexpr int kMultiprocessors = 132;
 
 const char* variable(const char* name) {
-  return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets any once there are GPUs
+  return std::getenv(
+      name);  // NOLINT(concurrency-mt-unsafe): no thread sets variables once there are GPUs
 }
 bool is(const char* name, std::string_view value) {
   const char* text = variable(name);
@@ -45,17 +46,18 @@ Settings settings_of_environment() {
           .patience = static_cast<double>(number("CUDA_STAND_IN_PATIENCE", 60))};
 }
 
-// Wrong uses that nobody asked about, of threads that have ended and of no call.
+// Number of errors that no thread has read, from ended threads and from misuse().
 std::atomic<int> misuses = 0;
 
-// The process ends as it would, or with 97; without threads that LeakSanitizer would have to stop.
+// At the end of the process: stops idle queue threads, which LeakSanitizer would have to stop, and
+// changes the exit code to 97 if there were misuses.
 void end() {
   std::vector<std::thread> leaving;
   {
     const Lock lock;
     for (const auto& gpu : world().gpus)
       for (const auto& queue : gpu->queues)
-        leaving.push_back(queue->leave());
+        leaving.push_back(queue->stop());
   }
   for (std::thread& thread : leaving)
     if (thread.joinable()) thread.join();
@@ -70,7 +72,7 @@ struct OfThread : ThreadState {
   OfThread& operator=(const OfThread&) = delete;
   ~OfThread() {
     for (const std::string& what : unread)
-      misuse(what + " (an error that nobody asked for)");
+      misuse(what + " (an error that was not read)");
     unread.clear();
   }
 };
@@ -242,7 +244,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int gpu
       *value = static_cast<int>(world().compiled.shared_limit);
       return cudaSuccess;
   }
-  return wrong(cudaErrorInvalidValue, "an attribute that the stand-in does not have");
+  return wrong(cudaErrorInvalidValue, "an attribute that the stand-in does not support");
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int gpu) {
   std::snprintf(text, static_cast<std::size_t>(bytes), "0000:%02X:00.0", gpu);
@@ -256,7 +258,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 cudaError_t cudaDeviceCanAccessPeer(int* can, int own, int other) {
   const World& all = world();
   if (std::max(own, other) >= all.settings.gpus || std::min(own, other) < 0)
-    return wrong(cudaErrorInvalidDevice, "a GPU that is not there");
+    return wrong(cudaErrorInvalidDevice, "a GPU that does not exist");
   *can = own != other && variable("SIMT_GPUS_APART") == nullptr ? 1 : 0;
   return cudaSuccess;
 }
@@ -309,7 +311,7 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   current_gpu().opt_in[kernel] = static_cast<std::size_t>(value);
   return cudaSuccess;
 }
-// By threads and registers.
+// Considers threads and registers only.
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* kernel,
                                                           int threads, std::size_t /*shared*/) {
   cudaFuncAttributes attributes{};

@@ -1,14 +1,15 @@
 // A backend with one planted fault, for tests of failures: the host's devices
 // (MUO_FAULT_BACKEND=host) or those of the SIMT tier (simt), which it decorates.
-// MUO_FAULT=KIND:RANK:STEP:CALL:N:PHASE strikes when the rank makes the call for the Nth time (from
-// 1) in that step (-1: before the first) and in that phase, as rank_progress.h has them (empty:
-// any). A KIND of
-//   throw    is an Error
-//   memory   is std::bad_alloc
-//   device   is CUDA's way: the call fails, and so does whatever the rank's device is asked later
-//   pause    a call that returns after MUO_FAULT_PAUSE seconds
-//   hang     one that never returns; MUO_FAULT_FILE, if it is set, is made when it begins
-// On the tier the call "collective" is one of the GPU's, when it comes to it: the last three only.
+// MUO_FAULT=KIND:RANK:STEP:CALL:N:PHASE triggers when the rank makes the call for the Nth time
+// (from 1) in that step (-1: before the first) and in that phase of rank_progress.h (empty: any).
+// KIND is
+//   throw    throws an Error
+//   memory   throws std::bad_alloc
+//   device   fails as CUDA does: this call and all later calls on the rank's device fail
+//   pause    returns after MUO_FAULT_PAUSE seconds
+//   hang     never returns; creates MUO_FAULT_FILE, if set, when it begins
+// On the tier the call "collective" is the GPU's, at its execution, and KIND is one of the last
+// three.
 
 #include <array>
 #include <atomic>
@@ -34,7 +35,7 @@ namespace muo {
 namespace {
 
 std::string variable(const char* name) {
-  const char* text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets any
+  const char* text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no thread sets variables
   return text == nullptr ? "" : text;
 }
 
@@ -59,35 +60,35 @@ Fault parse_fault(const std::string& text) {
           .count = std::stoi(fields[4])};
 }
 
-// What one rank's calls come to.
+// Counts one rank's calls and triggers the fault.
 class Trap {
  public:
   explicit Trap(int rank) : rank_(rank) {}
 
-  // On the rank's own thread.
+  // Called on the rank's own thread.
   void call(std::string_view name) {
     if (lost_) fail_as_cuda(name);
-    if (strikes(name, here())) strike(name);
+    if (triggers(name, here())) trigger(name);
   }
   [[nodiscard]] bool is_lost() const { return lost_; }
-  // What the stream's GPU comes to from now on is of the step and the phase that its thread is in.
+  // Work that is enqueued on the stream from now on belongs to the current step and phase.
   void mark(Stream& stream) {
     stand_in::enqueue(stream.native(), "a mark", {}, [this, now = here()] {
       const std::lock_guard lock(mutex_);
       on_gpu_ = now;
     });
   }
-  // On a thread of the GPU, where nothing can be thrown.
+  // Called on a thread of the GPU, where exceptions cannot be thrown.
   void call_on_gpu(std::string_view name, NativeStream stream) {
     const RankProgress::View now = [&] {
       const std::lock_guard lock(mutex_);
       return on_gpu_;
     }();
-    if (!strikes(name, now)) return;
+    if (!triggers(name, now)) return;
     if (fault().kind == "device")
       stand_in::lose_gpu(stream);
     else
-      strike(name);
+      trigger(name);
   }
 
  private:
@@ -96,13 +97,13 @@ class Trap {
     return planted;
   }
   static RankProgress::View here() { return RankProgress::current()->view(); }
-  bool strikes(std::string_view name, const RankProgress::View& now) {
+  bool triggers(std::string_view name, const RankProgress::View& now) {
     if (rank_ != fault().rank || name != fault().call) return false;
     if (now.step != fault().step || (!fault().phase.empty() && fault().phase != now.phase))
       return false;
     return ++seen_ == fault().count;
   }
-  void strike(std::string_view name) {
+  void trigger(std::string_view name) {
     const Fault& fault = Trap::fault();
     if (fault.kind == "memory") throw std::bad_alloc();
     if (fault.kind == "device") {
@@ -153,7 +154,7 @@ class FaultyStream final : public Stream {
   void record(Event& event) override { stream_->record(inner(event)); }
   void wait(Event& event) override { stream_->wait(inner(event)); }
   void synchronize() override {
-    if (trap_.is_lost()) stream_->synchronize();  // nothing runs on a GPU that is lost
+    if (trap_.is_lost()) stream_->synchronize();  // nothing runs on a lost GPU
     trap_.call("synchronize");
     stream_->synchronize();
   }
@@ -275,7 +276,7 @@ class FaultyCommunicator final : public Communicator {
   }
 
  private:
-  // The device comes to the collective: at the replay, if this is a capture.
+  // Triggers when the device executes the collective: in a capture, at the replay.
   void before(Stream& stream) {
     if (stream.is_host())
       return stream.enqueue_host("a trap", {}, [trap = trap_] { trap->call("collective"); });
@@ -319,7 +320,7 @@ const BackendPlugin* decorated() {
 const BackendPlugin plugin{
     .missing =
         [] {
-          static_cast<void>(decorated());  // loads it, before there are threads
+          static_cast<void>(decorated());  // loads the plug-in, before there are threads
           return std::string();
         },
     .device_count = [] { return 64; },
@@ -340,7 +341,7 @@ const BackendPlugin plugin{
         [](CommunicatorKind kind, const CommunicatorMembers& members,
            std::chrono::milliseconds deadline) -> std::unique_ptr<CommunicatorGroup> {
       return std::make_unique<FaultyGroup>(
-          decorated() == nullptr ? make_host_communicators(members.world, members.meeting)
+          decorated() == nullptr ? make_host_communicators(members.world, members.rendezvous)
                                  : decorated()->make_communicators(kind, members, deadline));
     }};
 

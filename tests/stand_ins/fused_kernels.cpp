@@ -1,6 +1,6 @@
-// Products with ReLU^2, at the seam of kernels/cuda/fused_kernels.h, in float64: with SIMT_FUSED=1
-// they are there; with SIMT_FUSED=wrong, too, but read b in another order, as a mistake in how
-// memory is described to a GPU would.
+// The stand-in of products with ReLU^2, behind kernels/cuda/fused_kernels.h, in float64. With
+// SIMT_FUSED=1 they are available; with SIMT_FUSED=wrong they are too, but read b in another order,
+// as with a wrong memory descriptor.
 #include "kernels/cuda/fused_kernels.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace muo::cuda {
 namespace {
 
 std::string_view variable() {
-  const char* text = std::getenv("SIMT_FUSED");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const char* text = std::getenv("SIMT_FUSED");  // NOLINT(concurrency-mt-unsafe): no thread sets it
   return text == nullptr ? "" : text;
 }
 

@@ -9,19 +9,20 @@ namespace muo::stand_in {
 namespace {
 
 cudaError_t known(cudaGraph_t graph) {
-  return world().graphs.contains(graph) ? usable(*graph->gpu)
-                                        : wrong(cudaErrorInvalidValue, "a graph that is not there");
+  return world().graphs.contains(graph)
+             ? usable(*graph->gpu)
+             : wrong(cudaErrorInvalidValue, "a graph that does not exist");
 }
 cudaError_t known(cudaGraphExec_t executable) {
   return world().executables.contains(executable)
              ? usable(*executable->gpu)
-             : wrong(cudaErrorInvalidValue, "an executable graph that is not there");
+             : wrong(cudaErrorInvalidValue, "an executable graph that does not exist");
 }
 
-// A node goes on with the branch of the first node before it that nobody has gone on with; else it
-// begins one. Where queues are given in turn, so does every node that comes after several, as
-// drivers do (world.h). Returns how many there are.
-std::size_t divide(CUgraphExec_st& executable) {
+// Divides a graph into branches. A node continues the branch of its first predecessor whose branch
+// no other node continues; if there is none it begins a branch. With Settings::in_turn every node
+// with several predecessors begins a branch too, as in drivers. Returns the number of branches.
+std::size_t assign_branches(CUgraphExec_st& executable) {
   const std::vector<Node>& nodes = executable.nodes;
   std::vector<bool> continued(nodes.size(), false);
   std::size_t branches = 0;
@@ -41,8 +42,8 @@ std::size_t divide(CUgraphExec_st& executable) {
   return branches;
 }
 
-// An order in which every node comes after those before it: any, by chance.
-std::vector<std::size_t> some_order(const std::vector<Node>& nodes) {
+// A random topological order of the nodes.
+std::vector<std::size_t> random_order(const std::vector<Node>& nodes) {
   std::vector<std::vector<std::size_t>> successors(nodes.size());
   std::vector<std::size_t> unmet(nodes.size());
   std::vector<std::size_t> ready;
@@ -77,7 +78,7 @@ std::string quoted(const std::string& text) {
 using namespace muo::stand_in;  // NOLINT(google-build-using-namespace): CUDA's functions are these
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  std::vector<Node> nodes;  // whose captured arguments are freed without the lock
+  std::vector<Node> nodes;  // captured arguments are freed without holding the lock
   const Lock lock;
   if (!world().graphs.contains(graph)) return known(graph);
   world().graphs.erase(graph);
@@ -93,14 +94,14 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   if (const cudaError_t error = unsafe("cudaGraphInstantiate"); error != cudaSuccess) return error;
   wait_for_all(lock, *graph->gpu, "cudaGraphInstantiate");
   *executable = new CUgraphExec_st{.nodes = graph->nodes, .gpu = graph->gpu};
-  const std::size_t branches = divide(**executable);
+  const std::size_t branches = assign_branches(**executable);
   for (std::size_t i = 1; i < branches; ++i)
     (*executable)->queues.push_back(&queue_for_one_more(*graph->gpu));
   world().executables.insert(*executable);
   return cudaSuccess;
 }
 
-// One that runs goes on to its end.
+// A running graph is not interrupted.
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   std::vector<Node> nodes;
   const Lock lock;
@@ -137,13 +138,13 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
         fault(gpu, node.name + " of a graph uses memory that was freed");
         return gpu.error;
       }
-  std::vector<OperationPtr> before;  // the stream, and the launch before
+  std::vector<OperationPtr> before;  // the stream's last operation, and the previous launch
   for (const OperationPtr& one : {stream->last, executable->last})
     if (one != nullptr) before.push_back(one);
   const std::vector<Node>& nodes = executable->nodes;
   std::vector<OperationPtr> running(nodes.size());
   std::vector<bool> is_last(nodes.size(), true);
-  for (const std::size_t i : some_order(nodes)) {
+  for (const std::size_t i : random_order(nodes)) {
     std::vector<OperationPtr> after = nodes[i].after.empty() ? before : std::vector<OperationPtr>{};
     for (const std::size_t n : nodes[i].after) {
       after.push_back(running[n]);

@@ -1,4 +1,4 @@
-// The stand-ins' declarations of CUDA's runtime and of cuBLASLt against NVIDIA's headers, where
+// Compares the stand-ins' declarations of CUDA's runtime and of cuBLASLt with NVIDIA's headers, if
 // these are installed.
 #if __has_include(<cublasLt.h>)
 
@@ -64,7 +64,7 @@ constexpr std::int64_t kOurs[] = {MUO_CUDA_ERRORS(MUO_ERROR_VALUE) MUO_VALUES};
 }  // namespace values
 constexpr std::int64_t kTheirs[] = {MUO_CUDA_ERRORS(MUO_ERROR_VALUE) MUO_VALUES};
 static_assert(std::ranges::equal(values::kOurs, kTheirs));
-// Macros of NVIDIA's.
+// NVIDIA's macros.
 static_assert(ours::kStreamNonBlocking == cudaStreamNonBlocking &&
               ours::kEventDisableTiming == cudaEventDisableTiming &&
               ours::kHostAllocPortable == cudaHostAllocPortable &&

@@ -1,4 +1,4 @@
-// What nvcc made of the project's kernels.
+// Resources of the project's kernels as nvcc compiled them.
 
 #include <algorithm>
 #include <string_view>
@@ -13,7 +13,7 @@ struct Named {
   KernelResources resources;
 };
 
-// In the order of the names.
+// Sorted by name.
 constexpr Named kTable[] = {
 #include "stand_ins/kernel_resources.inc"
 };

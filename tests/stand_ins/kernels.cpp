@@ -1,5 +1,5 @@
-// What nvcc and its generated constructors do for the plug-in: every kernel is announced to CUDA
-// when the library is loaded, with what it takes of a GPU. In the library of the kernels.
+// Replaces the constructors that nvcc generates for the plug-in: registers every kernel with CUDA
+// when the library is loaded, together with its resources. Part of the library of the kernels.
 
 #include <cstdlib>
 #include <string>
@@ -16,12 +16,12 @@ namespace {
 cudaFuncAttributes attributes_of(const void* kernel) {
   const simt::KernelUse use = simt::use_of(kernel);
   return {.sharedSizeBytes = use.shared_bytes,
-          .maxThreadsPerBlock = static_cast<int>(use.most_threads == 0 ? 1024 : use.most_threads),
+          .maxThreadsPerBlock = static_cast<int>(use.max_threads == 0 ? 1024 : use.max_threads),
           .numRegs = static_cast<int>(use.registers)};
 }
 
-[[maybe_unused]] const bool kAnnounced = [] {
-  // A fiber is dearer than a thread, and ThreadSanitizer has room for 8,128 at once.
+[[maybe_unused]] const bool kRegistered = [] {
+  // A fiber is more expensive than a GPU's thread, and ThreadSanitizer supports at most 8,128.
   setenv("MUO_PEER_THREADS", "64", 0);  // NOLINT(concurrency-mt-unsafe): before there are threads
   set_compiled({.attributes_of = attributes_of,
                 .shared_limit = simt::gpu().shared_bytes,

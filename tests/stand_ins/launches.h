@@ -1,6 +1,7 @@
 #pragma once
 
-// How work reaches a stream of the stand-in: kernels, the libraries' stand-ins, planted faults.
+// Enqueues work on streams of the stand-in: kernels, work of the libraries' stand-ins, planted
+// faults.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,12 +14,12 @@
 
 namespace muo::stand_in {
 
-// Runs on a thread of the GPU; as often as its graph is launched, if it is captured.
+// Runs on a thread of the GPU; if it is captured, at every launch of its graph.
 using Task = std::function<void()>;
 
-// The addresses that a piece of work may touch.
+// The addresses that a piece of work may access.
 struct Addresses {
-  std::vector<const void*> certain;   // null, or memory that the GPU can reach
+  std::vector<const void*> certain;   // null, or memory that the GPU can access
   std::vector<const void*> possible;  // words that may be addresses
 
   template <class T>
@@ -27,7 +28,7 @@ struct Addresses {
       certain.push_back(value);
     } else if constexpr (sizeof(T) >= sizeof(void*)) {
       T copy = value;
-      __builtin_clear_padding(&copy);  // which may look like an address
+      __builtin_clear_padding(&copy);  // padding could look like an address
       const auto* bytes = reinterpret_cast<const std::byte*>(&copy);
       for (std::size_t at = 0; at + sizeof(void*) <= sizeof(T); at += sizeof(void*)) {
         const void* word = nullptr;
@@ -38,17 +39,17 @@ struct Addresses {
   }
 };
 
-// Work under this name; `kernel` is loaded first if it is one.
+// Enqueues work under this name. launch() loads `kernel` first, unless it is loaded.
 cudaError_t enqueue(cudaStream_t stream, const char* name, const Addresses& addresses, Task task);
 cudaError_t launch(cudaStream_t stream, const void* kernel, const Addresses& addresses, Task task);
 cudaError_t refuse_launch(const char* why);
-// The stream's GPU is lost, as after an illegal access: every call that it is asked fails.
+// Marks the stream's GPU as lost, as after an illegal access: every later call on it fails.
 void lose_gpu(cudaStream_t stream);
 
-// Dynamic bytes that the kernel opted in for on the current device; 0: it did not.
+// Dynamic bytes for which the kernel opted in on the current device; 0: none.
 std::size_t shared_opt_in(const void* kernel);
 
-// While it lives, grids that this thread launches run with all of their blocks at once.
+// During its lifetime, grids that this thread launches run all of their blocks at once.
 class ResidentLaunches {
  public:
   ResidentLaunches();
@@ -58,10 +59,11 @@ class ResidentLaunches {
 };
 bool launches_are_resident();
 
-// Whoever links the kernels says what nvcc made of them, and of which GPU.
+// Results of compilation by nvcc and limits of the GPU, set by the library that contains the
+// kernels.
 struct Compiled {
   cudaFuncAttributes (*attributes_of)(const void* kernel) = nullptr;
-  std::size_t shared_limit = 0;  // bytes of a block with opt-in
+  std::size_t shared_limit = 0;  // bytes per block with opt-in
   int major = 9, minor = 0;
 };
 void set_compiled(const Compiled& compiled);

@@ -4,9 +4,8 @@
 
 namespace muo::stand_in {
 
-// The lock of all that the stand-in knows. What happens under it orders nothing in the eyes of
-// ThreadSanitizer: work is ordered by streams and events alone, so that a forgotten event is a
-// race, whatever the time at which things happened.
+// The lock of the stand-in's whole state. ThreadSanitizer ignores it: work is ordered by streams
+// and events only, so that a missing event is reported as a race, whatever the actual timing.
 class Lock {
  public:
   Lock();
@@ -15,8 +14,8 @@ class Lock {
   Lock& operator=(const Lock&) = delete;
   [[nodiscard]] std::unique_lock<std::mutex>& held() { return held_; }
 
-  // To ThreadSanitizer, under the lock: what this thread did before publish(edge) comes before what
-  // another does after observe(edge).
+  // For ThreadSanitizer, called under the lock: everything before publish(edge) happens before
+  // everything after another thread's observe(edge).
   static void publish(char* edge);
   static void observe(char* edge);
 

@@ -23,7 +23,8 @@ constexpr std::align_val_t kAlignment{256};
 cudaError_t allocate(Lock& lock, const char* call, void** out, std::size_t bytes, int gpu) {
   World& all = world();
   Gpu& own = current_gpu();
-  if (out == nullptr) return wrong(cudaErrorInvalidValue, std::string(call) + " into nothing");
+  if (out == nullptr)
+    return wrong(cudaErrorInvalidValue, std::string(call) + " with a null result");
   if (const cudaError_t error = usable(own); error != cudaSuccess) return error;
   if (const cudaError_t error = unsafe(call); error != cudaSuccess) return error;
   *out = nullptr;
@@ -33,7 +34,7 @@ cudaError_t allocate(Lock& lock, const char* call, void** out, std::size_t bytes
     return failed(cudaErrorMemoryAllocation);
   void* data = ::operator new(bytes, kAlignment, std::nothrow);
   if (data == nullptr) return failed(cudaErrorMemoryAllocation);
-  // NaNs, at least at the end; the rest is what the system gives.
+  // Fills the memory with NaNs, at least at its end; the rest is uninitialised.
   const std::size_t filled = std::min(bytes, all.settings.nan ? std::size_t{8} << 20U : 4096);
   std::memset(static_cast<std::byte*>(data) + bytes - filled, 0xFF, filled);
   const Allocation made{static_cast<std::byte*>(data), bytes, gpu, ++all.numbers};
@@ -44,30 +45,31 @@ cudaError_t allocate(Lock& lock, const char* call, void** out, std::size_t bytes
   return cudaSuccess;
 }
 
-// cudaFree may wait for the whole GPU, and so this one does.
+// cudaFree may wait for the whole GPU, so this one always does.
 cudaError_t release(const char* call, void* data, bool pinned) {
   Lock lock;
   World& all = world();
   if (data == nullptr) return cudaSuccess;
   const auto found = all.memory.find(static_cast<std::byte*>(data));
   if (found == all.memory.end() || (found->second.gpu == kPinned) != pinned)
-    return wrong(cudaErrorInvalidValue, std::string(call) + " of what was not allocated so");
+    return wrong(cudaErrorInvalidValue,
+                 std::string(call) + " of memory that its counterpart did not allocate");
   const Allocation freed = found->second;
   Gpu& gpu = freed.gpu < 0 ? current_gpu() : *all.gpus[static_cast<std::size_t>(freed.gpu)];
   if (const cudaError_t error = unsafe(call); error != cudaSuccess) return error;
   if (all.in_use.contains(freed.number))
     misuse(std::string(call) + " of " + std::to_string(freed.bytes) +
-           " bytes that work which has not ended may use");
+           " bytes that pending work may use");
   if (gpu.error == cudaSuccess) wait_for_all(lock, gpu, call);
   all.memory.erase(freed.data);
   all.alive.erase(freed.number);
   if (freed.gpu >= 0) gpu.allocated -= freed.bytes;
-  if (all.in_use.contains(freed.number)) return cudaSuccess;  // left, as work still writes to it
+  if (all.in_use.contains(freed.number)) return cudaSuccess;  // leaked, as work still writes to it
   ::operator delete(freed.data, kAlignment);
   return usable(gpu);
 }
 
-// Within one allocation; memory that CUDA does not know is the host's.
+// True if the range is within `allocation`, or is the host's, i.e. `allocation` is null.
 bool within(const Allocation* allocation, const void* data, std::size_t bytes) {
   const auto* first = static_cast<const std::byte*>(data);
   return allocation == nullptr || first + bytes <= allocation->data + allocation->bytes;
@@ -124,9 +126,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     return wrong(cudaErrorInvalidValue,
                  "a copy of " + std::to_string(bytes) + " bytes beyond the end of an allocation");
   if (!fits(kind, source != nullptr && source->gpu >= 0, target != nullptr && target->gpu >= 0))
-    return wrong(cudaErrorInvalidMemcpyDirection, "a copy in another direction than memory lies");
+    return wrong(cudaErrorInvalidMemcpyDirection,
+                 "a copy whose direction does not match its memory");
   const auto copy = [=] { std::memcpy(to, from, bytes); };
-  // Later, also from memory that is not pinned, which CUDA reads before the call returns.
+  // Copies later, also from pageable memory, which CUDA would read before the call returns.
   return enqueue(lock, stream, "a copy", {.certain = {}, .possible = {from, to}}, copy);
 }
 
@@ -135,7 +138,7 @@ cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream
   const Allocation* target = find(data);
   if (target == nullptr || !within(target, data, bytes))
     return wrong(cudaErrorInvalidValue,
-                 "setting " + std::to_string(bytes) + " bytes that are not of one allocation");
+                 "setting " + std::to_string(bytes) + " bytes that are not in one allocation");
   return enqueue(lock, stream, "zeros", {.certain = {data}, .possible = {}},
                  [=] { std::memset(data, value, bytes); });
 }

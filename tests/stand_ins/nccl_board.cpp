@@ -14,11 +14,11 @@
 namespace muo::nccl {
 namespace {
 
-// What stands in the bytes of a unique id.
+// The contents of a unique id.
 struct Address {
   std::uint64_t number;
   pid_t maker;
-  int door;
+  int descriptor;
 };
 static_assert(sizeof(Address) <= sizeof(UniqueId));
 
@@ -28,7 +28,7 @@ Address address_in(const UniqueId& id) {
   return address;
 }
 
-// Of time, as another process may have had this one's pid.
+// Derived from the time, as an earlier process may have had the same pid.
 std::uint64_t next_number() {
   static std::atomic<std::uint64_t> next =
       static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
@@ -58,23 +58,23 @@ void SharedMutex::lock() {
 void SharedMutex::unlock() { pthread_mutex_unlock(&mutex_); }
 
 std::unique_ptr<SharedBoard> SharedBoard::make(UniqueId& id) {
-  const int door = memfd_create("a stand-in's NCCL", MFD_CLOEXEC);
-  void* memory = ftruncate(door, sizeof(Board)) == 0 ? map(door) : nullptr;
+  const int descriptor = memfd_create("a stand-in's NCCL", MFD_CLOEXEC);
+  void* memory = ftruncate(descriptor, sizeof(Board)) == 0 ? map(descriptor) : nullptr;
   if (memory == nullptr) {
-    if (door >= 0) ::close(door);
+    if (descriptor >= 0) ::close(descriptor);
     return nullptr;
   }
   auto* board = new (memory) Board;
-  const Address address{.number = next_number(), .maker = getpid(), .door = door};
+  const Address address{.number = next_number(), .maker = getpid(), .descriptor = descriptor};
   board->number = address.number;
   std::memcpy(id.bytes, &address, sizeof address);
-  return std::unique_ptr<SharedBoard>(new SharedBoard(board, door));
+  return std::unique_ptr<SharedBoard>(new SharedBoard(board, descriptor));
 }
 
 std::unique_ptr<SharedBoard> SharedBoard::open(const UniqueId& id) {
   const Address address = address_in(id);
   const std::string path =
-      "/proc/" + std::to_string(address.maker) + "/fd/" + std::to_string(address.door);
+      "/proc/" + std::to_string(address.maker) + "/fd/" + std::to_string(address.descriptor);
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return nullptr;
   void* memory = map(file);
@@ -85,12 +85,12 @@ std::unique_ptr<SharedBoard> SharedBoard::open(const UniqueId& id) {
 }
 
 SharedBoard::~SharedBoard() {
-  close_door();
+  close_descriptor();
   munmap(board_, sizeof(Board));
 }
 
-void SharedBoard::close_door() {
-  if (const int door = std::exchange(door_, -1); door >= 0) ::close(door);
+void SharedBoard::close_descriptor() {
+  if (const int descriptor = std::exchange(descriptor_, -1); descriptor >= 0) ::close(descriptor);
 }
 
 std::uint64_t number_of(const UniqueId& id) { return address_in(id).number; }

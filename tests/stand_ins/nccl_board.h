@@ -1,6 +1,6 @@
 #pragma once
 
-// What the ranks of one unique id share in the stand-in for NCCL, whichever processes they are of.
+// The shared state of the ranks of one unique id in the stand-in for NCCL, in all their processes.
 
 #include <pthread.h>
 #include <sys/types.h>
@@ -28,14 +28,14 @@ struct Work {
   Call call = Call::kAllReduce;
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
-  std::int64_t count = 0;  // as NCCL's parameter
+  std::int64_t count = 0;  // NCCL's parameter
   Type type = Type::kFloat32;
   int peer = -1;  // or root
 };
 
-// Of threads of several processes. Whoever is killed under it leaves it free: what it guards is
-// then of no use, but those who wait for the dead can still be aborted. So there is no condition
-// variable beside it, which a waiter that is killed may block for all others.
+// A mutex for threads of several processes. If its owner is killed, it becomes free: the guarded
+// state is then useless, but ranks that wait for the dead one can still be aborted. There is no
+// condition variable with it, as a killed waiter could block that for all others.
 class SharedMutex {
  public:
   SharedMutex();
@@ -49,11 +49,11 @@ class SharedMutex {
   pthread_mutex_t mutex_;
 };
 
-// Addresses are of their rank's process. Guarded by `mutex`, but for what is said to be atomic and
-// for posts, which the ranks' meetings order.
+// Addresses are those of their rank's process. Guarded by `mutex`, except for atomics and for
+// posts, which the ranks' barriers order.
 struct Board {
-  static constexpr std::size_t kMostRanks = 32;
-  static constexpr std::uint64_t kMostMessages = 8;  // of a rank to another, until it takes them
+  static constexpr std::size_t kMaxRanks = 32;
+  static constexpr std::uint64_t kMaxMessages = 8;  // pending ones from a rank to another
 
   struct Message {
     const std::byte* data = nullptr;
@@ -61,44 +61,45 @@ struct Board {
   };
   struct Mail {
     std::uint64_t sent = 0, taken = 0;
-    Message messages[kMostMessages] = {};  // number n at n % kMostMessages
+    Message messages[kMaxMessages] = {};  // number n at n % kMaxMessages
   };
 
   std::uint64_t number = 0;  // of the unique id
   SharedMutex mutex;
-  std::atomic<std::uint32_t> changes = 0;  // for who waits
+  std::atomic<std::uint32_t> changes = 0;  // a futex on which ranks wait
   std::atomic<bool> mispaired = false;
-  int size = 0;                      // 0: no rank has come
-  pid_t processes[kMostRanks] = {};  // by rank; 0: it has not come
+  int size = 0;                     // 0: no rank has joined
+  pid_t processes[kMaxRanks] = {};  // by rank; 0: it has not joined
   int arrived = 0;
   std::uint64_t generation = 0;
-  Work posts[kMostRanks] = {};             // by rank, between two arrivals
-  Mail mail[kMostRanks][kMostRanks] = {};  // [from][to]
+  Work posts[kMaxRanks] = {};            // by rank, between two arrivals
+  Mail mail[kMaxRanks][kMaxRanks] = {};  // [from][to]
 };
 
-// A board in memory without a name, which goes with the last process that has it, however these
-// end: another process opens it by the maker's /proc, while the maker keeps its door open.
+// A board in anonymous memory, which is freed with the last process that maps it, however these
+// end. Other processes open it through the maker's /proc, while the maker keeps the descriptor
+// open.
 class SharedBoard {
  public:
-  // As part of `id`; or the one that `id` was made for, null if its maker is gone.
+  // make() stores the board's address in `id`; open() opens that board, null if its maker is gone.
   static std::unique_ptr<SharedBoard> make(UniqueId& id);
   static std::unique_ptr<SharedBoard> open(const UniqueId& id);
   ~SharedBoard();
   SharedBoard(const SharedBoard&) = delete;
   SharedBoard& operator=(const SharedBoard&) = delete;
 
-  void close_door();  // all have it
+  void close_descriptor();  // call it when all ranks have opened the board
   [[nodiscard]] Board& operator*() const { return *board_; }
   [[nodiscard]] Board* operator->() const { return board_; }
 
  private:
-  SharedBoard(Board* board, int door) : board_(board), door_(door) {}
+  SharedBoard(Board* board, int descriptor) : board_(board), descriptor_(descriptor) {}
 
   Board* board_;
-  int door_;  // -1: closed, or another's
+  int descriptor_;  // -1: closed, or another process is the maker
 };
 
-// The same for the same id.
+// The number of a unique id.
 std::uint64_t number_of(const UniqueId& id);
 
 }  // namespace muo::nccl

@@ -1,7 +1,7 @@
-// A libnccl for the tier of tests: NCCL's C interface, on the stand-in of CUDA. A call enqueues
-// work on the stream; there the ranks meet and move the values, in the order of NCCL's ring. As
-// NCCL's kernels do, the work ends in silence once its communicator is aborted; as NCCL does,
-// destroying a communicator waits for the graphs that hold its work.
+// A libnccl for tests: NCCL's C interface, on the stand-in of CUDA. A call enqueues work on the
+// stream, where the ranks synchronise and move values, in the order of NCCL's ring. As NCCL's
+// kernels do, the work ends silently once its communicator is aborted; as in NCCL, destroying a
+// communicator waits for the graphs that contain its work.
 
 #include "support/nccl_stand_in.h"
 
@@ -27,13 +27,13 @@ struct Settings {
   std::mutex mutex;
   int version = 22809;
   std::map<std::string, Result> failures;
-  std::string calls, told;
+  std::string calls, reported_calls;
   std::atomic<const char*> last_error = "";
-  std::map<std::uint64_t, std::shared_ptr<World>> worlds;  // by unique id, until all have come
+  std::map<std::uint64_t, std::shared_ptr<World>> worlds;  // by unique id, until all have joined
   std::atomic<int> alive = 0, open_groups = 0;
 };
 Settings& settings() {
-  // Never destroyed: a thread that was left behind in a call may still wait when the process ends.
+  // Never destroyed, as an abandoned thread may still wait in a call when the process ends.
   static Settings& the_settings = *new Settings;
   return the_settings;
 }
@@ -45,7 +45,7 @@ struct ncclComm {
   std::shared_ptr<muo::nccl::World> world;
   int rank = 0;
   std::string name;
-  // Held by every piece of enqueued or captured work.
+  // Every piece of enqueued or captured work has a reference.
   std::shared_ptr<int> work = std::make_shared<int>(0);
 };
 
@@ -60,7 +60,7 @@ struct OpenGroup {
 };
 thread_local OpenGroup open_group;
 
-// Whether `function` was told to fail.
+// The planted failure of `function`, if any.
 Result outcome(const char* function) {
   Settings& s = settings();
   const std::lock_guard lock(s.mutex);
@@ -68,7 +68,7 @@ Result outcome(const char* function) {
   if (failure == s.failures.end()) return Result::kSuccess;
   const Result result = failure->second;
   s.failures.erase(failure);
-  s.last_error = "told to";
+  s.last_error = "planted failure";
   return result;
 }
 
@@ -85,7 +85,7 @@ Result submit(Comm comm, NativeStream stream, std::vector<Work> work) {
   return error == cudaSuccess ? Result::kSuccess : Result::kUnhandledCudaError;
 }
 
-// Null: there is none, or its maker is gone.
+// Null if there is none, or if its maker is gone.
 std::shared_ptr<World> find_world(const UniqueId& id) {
   const std::lock_guard lock(settings().mutex);
   std::shared_ptr<World>& known = settings().worlds[number_of(id)];
@@ -280,8 +280,8 @@ const muo::test::NcclStandIn* nccl_stand_in() {
       .calls =
           [] {
             const std::lock_guard lock(settings().mutex);
-            settings().told = std::exchange(settings().calls, "");
-            return settings().told.c_str();
+            settings().reported_calls = std::exchange(settings().calls, "");
+            return settings().reported_calls.c_str();
           },
       .alive = [] { return settings().alive.load(); },
       .open_groups = [] { return settings().open_groups.load(); }};

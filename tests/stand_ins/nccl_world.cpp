@@ -68,8 +68,8 @@ bool pairs_with(const Work& a, const Work& b) {
   return a.call == b.call && a.count == b.count && a.type == b.type && a.peer == b.peer;
 }
 
-// Until `word` is no longer `seen`, by threads of any process. Not for long: who changes it may be
-// killed before it wakes the others.
+// Sleeps while `word`, which any process may change, equals `seen`. Bounded, as a process may be
+// killed between the change and waking the others.
 void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen) {
   static_assert(sizeof word == sizeof seen && std::atomic<std::uint32_t>::is_always_lock_free);
   const std::timespec patience{.tv_sec = 0, .tv_nsec = 50'000'000};
@@ -99,17 +99,17 @@ bool World::wait(Lock& lock, const Ready& ready) {
 }
 
 Result World::join(int size, int rank) {
-  // Any process may read this one's memory; without Yama any of this user's may anyway.
+  // Allows any process to read this one's memory; without Yama this user's processes may anyway.
   static_cast<void>(prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0));
   Lock lock(board().mutex);
-  if (size < 1 || size > static_cast<int>(Board::kMostRanks) || rank < 0 || rank >= size)
+  if (size < 1 || size > static_cast<int>(Board::kMaxRanks) || rank < 0 || rank >= size)
     return Result::kInvalidArgument;
   pid_t& process = board().processes[rank];
   if ((board().size != 0 && board().size != size) || process != 0) return Result::kInvalidUsage;
   board().size = size;
   process = getpid();
   if (!arrive(lock)) return Result::kRemoteError;
-  board_->close_door();
+  board_->close_descriptor();
   return Result::kSuccess;
 }
 
@@ -134,7 +134,7 @@ void World::abort() {
   changed();
 }
 
-bool World::wait_in_vain() {
+bool World::wait_for_abort() {
   Lock lock(board().mutex);
   return wait(lock, [] { return false; });
 }
@@ -153,7 +153,7 @@ const std::byte* World::read(int rank, const std::byte* from, std::int64_t bytes
   return nullptr;
 }
 
-// Segment `segment` of a sum goes round the ring and ends at its rank, which adds last.
+// Sums segment `segment` in the order of the ring, which ends at the segment's rank.
 bool World::ring_sum(const Work& mine, std::int64_t first, std::int64_t n, int segment,
                      std::byte* out) const {
   const std::int64_t size_of = size_of_type(mine.type);
@@ -168,7 +168,7 @@ bool World::ring_sum(const Work& mine, std::int64_t first, std::int64_t n, int s
   return true;
 }
 
-// False: a process is gone.
+// Computes the rank's result of a collective; false if a process is gone.
 bool World::move(int rank, const Work& mine, std::vector<std::byte>& result) const {
   const std::int64_t size_of = size_of_type(mine.type);
   const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n * size_of); };
@@ -205,15 +205,16 @@ bool World::move(int rank, const Work& mine, std::vector<std::byte>& result) con
   return true;
 }
 
-// One collective of all ranks. Into memory of its own first: outputs may be inputs.
+// One collective of all ranks. The result is first written to separate memory, as outputs may alias
+// inputs.
 bool World::run_collective(int rank, const Work& mine) {
   board().posts[rank] = mine;
   if (!arrive()) return false;
   for (int r = 0; r < size(); ++r)
     if (!pairs_with(mine, board().posts[r])) board().mispaired = true;
-  if (!arrive() || mispaired()) return false;  // all have looked
+  if (!arrive() || mispaired()) return false;  // all have compared
   std::vector<std::byte> result;
-  if (!move(rank, mine, result)) return wait_in_vain();
+  if (!move(rank, mine, result)) return wait_for_abort();
   if (!arrive()) return false;  // all have read
   std::copy(result.begin(), result.end(), mine.out);
   return true;
@@ -222,9 +223,9 @@ bool World::run_collective(int rank, const Work& mine) {
 bool World::send(int rank, const Work& mine) {
   const Lock lock(board().mutex);
   Board::Mail& mail = board().mail[rank][mine.peer];
-  if (mail.sent - mail.taken == Board::kMostMessages) board().mispaired = true;
+  if (mail.sent - mail.taken == Board::kMaxMessages) board().mispaired = true;
   if (mispaired()) return false;
-  mail.messages[mail.sent++ % Board::kMostMessages] = {
+  mail.messages[mail.sent++ % Board::kMaxMessages] = {
       .data = mine.in, .bytes = mine.count * size_of_type(mine.type)};
   changed();
   return true;
@@ -234,7 +235,7 @@ bool World::receive(int rank, const Work& mine) {
   Lock lock(board().mutex);
   Board::Mail& mail = board().mail[mine.peer][rank];
   if (!wait(lock, [&] { return mail.taken < mail.sent; })) return false;
-  const Board::Message message = mail.messages[mail.taken % Board::kMostMessages];
+  const Board::Message message = mail.messages[mail.taken % Board::kMaxMessages];
   if (message.bytes == mine.count * size_of_type(mine.type)) {
     std::vector<std::byte> copy;
     const std::byte* data = read(mine.peer, message.data, message.bytes, copy);
@@ -249,7 +250,7 @@ bool World::receive(int rank, const Work& mine) {
 }
 
 void World::run(int rank, const std::vector<Work>& group) {
-  std::vector<std::uint64_t> sent(static_cast<std::size_t>(size()));  // the last to each rank
+  std::vector<std::uint64_t> sent(static_cast<std::size_t>(size()));  // last message to each rank
   for (const Work& work : group) {
     if (work.call != Call::kSend) continue;
     if (!send(rank, work)) return;

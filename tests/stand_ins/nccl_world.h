@@ -1,6 +1,6 @@
 #pragma once
 
-// How the ranks of the stand-in for NCCL meet and move values, once their streams come to it.
+// Synchronisation and data movement of the ranks of the stand-in for NCCL, run by their streams.
 
 #include <atomic>
 #include <cstddef>
@@ -17,24 +17,24 @@ namespace muo::nccl {
 
 std::int64_t size_of_type(Type type);
 
-// Where this process' ranks of one unique id meet each other, and those of other processes. As with
-// NCCL, nobody notices that another process is gone: who waits for it does so until this process
-// aborts its own communicators.
+// This process' view of the ranks of one unique id, in all processes. As with NCCL, the end of
+// another process is not detected: ranks that wait for it do so until this process aborts its own
+// communicators.
 class World {
  public:
   explicit World(std::unique_ptr<SharedBoard> board) : board_(std::move(board)) {}
 
-  // Rank `rank` of `size` is here; returns when all are. Remote error: aborted.
+  // Called for rank `rank` of `size`; returns when all ranks have joined. kRemoteError if aborted.
   Result join(int size, int rank);
-  // False once aborted.
+  // A barrier of all ranks; false if aborted.
   bool arrive();
   void abort();
-  // Until aborted; false. For who needs a process that is gone.
-  bool wait_in_vain();
+  // Waits until aborted and returns false; for ranks that need a process that is gone.
+  bool wait_for_abort();
   [[nodiscard]] bool mispaired() const { return board().mispaired; }
   [[nodiscard]] int size() const { return board().size; }
 
-  // What NCCL makes one kernel of, on its rank. Ends early if the world is aborted.
+  // Runs the work of one of NCCL's kernels on a rank. Returns early if the world is aborted.
   void run(int rank, const std::vector<Work>& group);
 
  private:
@@ -42,13 +42,13 @@ class World {
 
   [[nodiscard]] Board& board() const { return **board_; }
   void changed();  // under the lock
-  // Until ready(), which is asked under the lock; false once aborted.
+  // Waits until ready(), which is called under the lock; false if aborted.
   template <class Ready>
   bool wait(Lock& lock, const Ready& ready);
   bool arrive(Lock& lock);
 
-  // Bytes of the rank's memory: in place if it is this process', else a copy. Null: they cannot be
-  // read, as its process is gone.
+  // Bytes of the rank's memory: in place if the rank is in this process, else a copy. Null if they
+  // cannot be read, as its process is gone.
   const std::byte* read(int rank, const std::byte* from, std::int64_t bytes,
                         std::vector<std::byte>& copy) const;
   bool ring_sum(const Work& mine, std::int64_t first, std::int64_t n, int segment,

@@ -24,7 +24,7 @@ namespace muo::stand_in {
 namespace {
 
 std::mutex& mutex() {
-  static std::mutex& one = *new std::mutex;  // never destroyed, as World
+  static std::mutex& one = *new std::mutex;  // never destroyed, like World
   return one;
 }
 
@@ -62,8 +62,8 @@ void Lock::observe(char* /*edge*/) {}
 
 namespace {
 
-// Of some work, by chance, so that neighbours come in another order.
-std::chrono::microseconds some_delay() {
+// A random delay before some work, so that concurrent work runs in another order.
+std::chrono::microseconds random_delay() {
   World& all = world();
   const std::uint64_t random = all.settings.seed == 0 ? 1 : all.next_random();
   return std::chrono::microseconds(random % 16 == 0 ? random >> 32U & 127U : 0);
@@ -91,11 +91,11 @@ void Queue::push(const OperationPtr& operation) {
   thread_ = std::thread([this] { work(); });
 }
 
-std::thread Queue::leave() {
+std::thread Queue::stop() {
   if (!thread_.joinable()) return {};
-  leaves_ = true;
+  stopping_ = true;
   wake();
-  if (!waits_) thread_.detach();  // it may be stuck
+  if (!waits_) thread_.detach();  // it may be blocked in its task
   return std::move(thread_);
 }
 
@@ -107,14 +107,15 @@ void Queue::work() {
       Lock lock;
       waits_ = true;
       changed_.wait(lock.held(), [&] {
-        return leaves_ || (!operations_.empty() && operations_.front()->unmet == 0);
+        return stopping_ || (!operations_.empty() && operations_.front()->unmet == 0);
       });
-      if (leaves_) return;
+      if (stopping_) return;
       waits_ = false;
       operation = std::move(operations_.front());
       operations_.pop_front();
-      if (operation->gpu->error != cudaSuccess) operation->task = nullptr;  // it does no more work
-      delay = some_delay();
+      if (operation->gpu->error != cudaSuccess)
+        operation->task = nullptr;  // a lost GPU does no work
+      delay = random_delay();
     }
     if (delay.count() > 0) std::this_thread::sleep_for(delay);
     run(*operation);
@@ -142,7 +143,7 @@ OperationPtr submit(Gpu& gpu, Queue& queue, Operation description) {
   for (const OperationPtr& before : operation->after) {
     if (before->done) continue;
     ++operation->unmet;
-    before->successors.push_back(operation.get());  // which its queue keeps
+    before->successors.push_back(operation.get());  // its queue keeps it alive
   }
   for (const std::uint64_t number : operation->memory)
     ++all.in_use[number];
@@ -170,8 +171,7 @@ void wait_for_all(Lock& lock, Gpu& gpu, const std::string& why) {
       });
   gpu.alone = {};
   all.finished.notify_all();
-  if (!idle)
-    misuse(why + " waits for everything on GPU " + std::to_string(gpu.index) + ", in vain");
+  if (!idle) misuse(why + " timed out waiting for all work of GPU " + std::to_string(gpu.index));
 }
 
 void wait_for_turn(Lock& lock, Gpu& gpu) {

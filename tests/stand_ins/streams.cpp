@@ -13,14 +13,15 @@ void make_set(std::vector<std::uint64_t>& numbers) {
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
 }
 
-// The numbers of the allocations behind addresses, each once. What the GPU cannot reach is a fault.
-std::vector<std::uint64_t> reach(Gpu& gpu, const std::string& name, const Addresses& addresses) {
+// The numbers of the allocations behind addresses, each once. Inaccessible memory is a fault().
+std::vector<std::uint64_t> allocations_of(Gpu& gpu, const std::string& name,
+                                          const Addresses& addresses) {
   std::vector<std::uint64_t> out;
   const auto add = [&](const void* address, bool certain) {
     if (address == nullptr) return;
     const Allocation* memory = find(address);
     if (memory == nullptr) {
-      if (certain) fault(gpu, name + " gets an address that is no memory of a GPU");
+      if (certain) fault(gpu, name + " gets an address that is not GPU memory");
     } else if (memory->gpu >= 0 && memory->gpu != gpu.index && !gpu.peers.contains(memory->gpu)) {
       fault(gpu, name + " gets memory of GPU " + std::to_string(memory->gpu) + ", which GPU " +
                      std::to_string(gpu.index) + " may not access");
@@ -40,12 +41,12 @@ cudaError_t known(cudaStream_t stream) {
   if (world().streams.contains(stream)) return usable(*stream->gpu);
   return stream == nullptr ? wrong(cudaErrorStreamCaptureImplicit,
                                    "work on the default stream, which waits for all others")
-                           : wrong(cudaErrorInvalidResourceHandle, "a stream that is not there");
+                           : wrong(cudaErrorInvalidResourceHandle, "a stream that does not exist");
 }
 cudaError_t known(cudaEvent_t event) {
   return world().events.contains(event)
              ? usable(*event->gpu)
-             : wrong(cudaErrorInvalidResourceHandle, "an event that is not there");
+             : wrong(cudaErrorInvalidResourceHandle, "an event that does not exist");
 }
 
 bool is_under_way(const CapturePtr& capture) { return world().captures.contains(capture); }
@@ -65,7 +66,7 @@ void end(const CapturePtr& capture) {
     }
 }
 
-// Every node comes before the end of the origin.
+// True if the end of the origin stream depends on every node.
 bool is_joined(const Capture& capture) {
   const std::vector<Node>& nodes = capture.graph->nodes;
   std::vector<bool> joined(nodes.size(), false);
@@ -104,7 +105,7 @@ cudaError_t enqueue(Lock& lock, cudaStream_t stream, const std::string& name,
     const cudaError_t loaded = load(lock, gpu, kernel, name);
     if (loaded != cudaSuccess) return loaded;
   }
-  std::vector<std::uint64_t> memory = reach(gpu, name, addresses);
+  std::vector<std::uint64_t> memory = allocations_of(gpu, name, addresses);
   if (stream->capture != nullptr) {
     if (stream->capture->invalid) return failed(cudaErrorStreamCaptureInvalidated);
     std::vector<Node>& nodes = stream->capture->graph->nodes;
@@ -162,7 +163,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
   cudaDeviceGetStreamPriorityRange(&least, &greatest);
   if (flags != cudaStreamNonBlocking || priority > least || priority < greatest)
     return wrong(cudaErrorInvalidValue,
-                 "a stream that waits for the default stream, or of no priority that there is");
+                 "a stream that waits for the default stream, or with an invalid priority");
   wait_for_all(lock, gpu, "cudaStreamCreateWithPriority");
   *stream = new CUstream_st{.gpu = &gpu, .queue = &queue_for_one_more(gpu)};
   world().streams.insert(*stream);
@@ -204,7 +205,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (event->capture != nullptr) {
     if (!is_under_way(event->capture)) {
       if (stream->capture != nullptr) stream->capture->invalid = true;
-      return wrong(cudaErrorCapturedEvent, "waiting for an event of a capture that is over");
+      return wrong(cudaErrorCapturedEvent, "waiting for an event of an ended capture");
     }
     if (stream->capture != nullptr && stream->capture != event->capture) {
       stream->capture->invalid = event->capture->invalid = true;
@@ -213,7 +214,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (stream->gpu != event->gpu)
       return spoil(event->capture, cudaErrorInvalidValue,
                    "a capture over two GPUs, which the stand-in does not have");
-    stream->capture = event->capture;  // which it joins
+    stream->capture = event->capture;  // the stream joins the capture
     unite(stream->after, event->nodes);
     return cudaSuccess;
   }
@@ -242,7 +243,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = nullptr;
   if (const cudaError_t error = known(stream); error != cudaSuccess) return error;
   const CapturePtr capture = stream->capture;
-  if (capture == nullptr) return wrong(cudaErrorIllegalState, "the end of a capture that is none");
+  if (capture == nullptr)
+    return wrong(cudaErrorIllegalState, "the end of a capture that was not begun");
   if (capture->origin != stream)
     return spoil(capture, cudaErrorStreamCaptureUnmatched, "the end of another stream's capture");
   if (capture->mode != cudaStreamCaptureModeRelaxed &&
@@ -327,7 +329,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) 
   for (const cudaEvent_t event : {begin, end}) {
     if (const cudaError_t error = known(event); error != cudaSuccess) return error;
     if (!event->timed || event->recorded == nullptr)
-      return wrong(cudaErrorInvalidResourceHandle, "the time of an event that has none");
+      return wrong(cudaErrorInvalidResourceHandle, "the time of an event without timing");
     if (!event->recorded->done) return failed(cudaErrorNotReady);
   }
   *ms = static_cast<float>((*end->seconds - *begin->seconds) * 1e3);

@@ -1,6 +1,6 @@
 #pragma once
 
-// The machine that the stand-in is: GPUs with hardware queues, memory, and what handles stand for.
+// The stand-in's machine: GPUs with hardware queues, memory, and the objects behind handles.
 
 #include <condition_variable>
 #include <cstddef>
@@ -22,33 +22,33 @@ namespace muo::stand_in {
 struct Gpu;
 class Queue;
 
-// A piece of work on a hardware queue. It runs when it is the first of its queue and all that it
-// comes after is done.
+// A piece of work on a hardware queue. It runs when it is the first of its queue and all its
+// dependencies (`after`) are done.
 struct Operation {
   std::string name;
-  Task task = {};  // none: it only orders others
+  Task task = {};  // empty: it only orders others
   std::vector<std::shared_ptr<Operation>> after = {};
-  std::vector<std::uint64_t> memory = {};  // numbers of the allocations that it may touch
+  std::vector<std::uint64_t> memory = {};  // numbers of the allocations that it may access
   Gpu* gpu = nullptr;
   Queue* queue = nullptr;
 
   std::uint64_t number = 0;
-  std::size_t unmet = 0;  // of `after`
+  std::size_t unmet = 0;  // pending dependencies in `after`
   std::vector<Operation*> successors = {};
   bool done = false;
-  char submitted = 0, finished = 0;  // for ThreadSanitizer: when it was enqueued, and when it ended
+  char submitted = 0, finished = 0;  // ThreadSanitizer's edges of its submission and its end
 };
 using OperationPtr = std::shared_ptr<Operation>;
 
-// One hardware queue: an OS thread that runs its operations in their order and waits in front of
-// one that may not run yet, as a GPU's front end does.
+// One hardware queue: an OS thread that runs its operations in order and blocks at one that may not
+// run yet, as a GPU's front end does.
 class Queue {
  public:
   void push(const OperationPtr& operation);  // under the lock
   void wake() { changed_.notify_one(); }
-  // Under the lock, when the process ends: its thread, which goes if it waits for work.
-  std::thread leave();
-  int users = 0;  // streams, and branches of graphs
+  // Under the lock, when the process ends: stops and returns its thread, if that waits for work.
+  std::thread stop();
+  int users = 0;  // streams and branches of graphs that use it
 
  private:
   void work();
@@ -57,27 +57,27 @@ class Queue {
   std::condition_variable changed_;
   std::thread thread_;
   bool waits_ = false;
-  bool leaves_ = false;
+  bool stopping_ = false;
 };
 
 struct Gpu {
   int index = 0;
   std::vector<std::unique_ptr<Queue>> queues = {};
-  std::set<std::uint64_t> pending = {};  // numbers of operations that are not done
+  std::set<std::uint64_t> pending = {};  // numbers of unfinished operations
   std::set<int> peers = {};              // GPUs whose memory it may access
-  std::set<const void*> loaded = {};     // kernels
+  std::set<const void*> loaded = {};     // loaded kernels
   std::map<const void*, std::size_t> opt_in = {};
   std::size_t allocated = 0;
-  cudaError_t error = cudaSuccess;  // once not, for ever
-  std::size_t turn = 0;             // of the queue that comes next, if they are given in turn
-  std::thread::id alone = {};       // the thread whose call waits for all of it: others wait
+  cudaError_t error = cudaSuccess;  // permanent once it is an error
+  std::size_t turn = 0;             // next queue, if they are assigned in turn
+  std::thread::id alone = {};       // thread whose call waits for the whole GPU and blocks others
 };
 
 inline constexpr int kPinned = -1, kManaged = -2;
 struct Allocation {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
-  int gpu = kPinned;  // or, below 0, where the host's and a GPU's lie at one address
+  int gpu = kPinned;  // below 0: memory with one address on host and GPUs
   std::uint64_t number = 0;
 };
 
@@ -104,13 +104,13 @@ struct CUstream_st {
   muo::stand_in::Queue* queue;
   muo::stand_in::OperationPtr last = {};
   muo::stand_in::CapturePtr capture = {};
-  std::vector<std::size_t> after = {};  // of the next node of the capture
+  std::vector<std::size_t> after = {};  // dependencies of the next node of the capture
 };
 struct CUevent_st {
   muo::stand_in::Gpu* gpu;
   bool timed;
   muo::stand_in::OperationPtr recorded = {};
-  muo::stand_in::CapturePtr capture = {};  // if it was last recorded in one
+  muo::stand_in::CapturePtr capture = {};  // set if it was last recorded in a capture
   std::vector<std::size_t> nodes = {};
   std::shared_ptr<double> seconds = {};
 };
@@ -122,28 +122,28 @@ struct CUgraphExec_st {
   std::vector<muo::stand_in::Node> nodes;
   muo::stand_in::Gpu* gpu;
   std::vector<std::size_t> branch = {};            // of each node
-  std::vector<muo::stand_in::Queue*> queues = {};  // of each branch but the first
+  std::vector<muo::stand_in::Queue*> queues = {};  // of each branch except the first
   muo::stand_in::OperationPtr last = {};
 };
 
 namespace muo::stand_in {
 
 struct Settings {
-  std::size_t queues;  // CUDA_DEVICE_MAX_CONNECTIONS, CUDA's own variable; 8 without
-  bool in_turn;        // CUDA_STAND_IN_QUEUES=in_turn: given to streams and branches one after the
-                       // other, as a driver may; else the one that fewest use
-  bool blocking;       // CUDA_LAUNCH_BLOCKING, CUDA's own
+  std::size_t queues;  // CUDA_DEVICE_MAX_CONNECTIONS, CUDA's own variable; default 8
+  bool in_turn;   // CUDA_STAND_IN_QUEUES=in_turn: streams and branches get queues in turn, as a
+                  // driver may do; else the least used one
+  bool blocking;  // CUDA_LAUNCH_BLOCKING, CUDA's own variable
   std::uint64_t seed;  // CUDA_STAND_IN_SEED: of delays and of the order in graphs; 0: no delays
-  std::size_t memory;  // SIMT_GPU_MEMORY: bytes of each GPU
-  int gpus;            // CUDA_STAND_IN_GPUS; 8 without
-  cudaError_t error;   // CUDA_STAND_IN_ERROR: what CUDA answers when it is asked for GPUs, or of
-                       // code for one
-  int driver;          // CUDA_STAND_IN_DRIVER: 13000 without
-  bool nan;            // SIMT_NAN_SCRATCH: new memory is full of NaNs
+  std::size_t memory;  // SIMT_GPU_MEMORY: bytes per GPU
+  int gpus;            // CUDA_STAND_IN_GPUS; default 8
+  cudaError_t error;   // CUDA_STAND_IN_ERROR: the result of queries for GPUs, or for a GPU's code
+  int driver;          // CUDA_STAND_IN_DRIVER; default 13000
+  bool nan;            // SIMT_NAN_SCRATCH: new memory is filled with NaNs
   double patience;     // CUDA_STAND_IN_PATIENCE: seconds that a call may wait for a whole GPU
 };
 
-// Everything, under one lock (lock.h). Never destroyed: a GPU may be at work when the process ends.
+// The whole state, under one lock (lock.h). Never destroyed, as a GPU may run when the process
+// ends.
 struct World {
   World();
 
@@ -151,15 +151,15 @@ struct World {
   std::vector<std::unique_ptr<Gpu>> gpus;
   std::map<const std::byte*, Allocation> memory;
   std::set<std::uint64_t> alive;        // numbers of allocations
-  std::map<std::uint64_t, int> in_use;  // by pending operations
+  std::map<std::uint64_t, int> in_use;  // number of pending operations by allocation
   std::set<cudaStream_t> streams;
   std::set<cudaEvent_t> events;
   std::set<cudaGraph_t> graphs;
   std::set<cudaGraphExec_t> executables;
-  std::set<CapturePtr> captures;               // under way
+  std::set<CapturePtr> captures;               // current captures
   std::map<const void*, std::string> kernels;  // names by address
   Compiled compiled;
-  std::condition_variable finished;  // an operation is
+  std::condition_variable finished;  // notified when an operation is done
   std::uint64_t numbers = 0;
   std::uint64_t random = 0;
 
@@ -167,51 +167,54 @@ struct World {
 };
 World& world();
 
-// Of the calling thread.
+// State of the calling thread.
 struct ThreadState {
   int gpu = 0;
   cudaError_t error = cudaSuccess;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   int resident = 0;
-  std::vector<std::string> unread;  // wrong uses whose error nobody has asked for
+  std::vector<std::string> unread;  // wrong uses whose error the thread has not read
 };
 ThreadState& thread_state();
 
-// All that follow: under the lock.
+// Call all of the following under the lock.
 
-// A failure that is the caller's wrong use: the process ends with exit code 97 unless its thread
-// asks for the error (cudaGetLastError), as who expects one does.
+// Reports a wrong use by the caller: the process ends with exit code 97 unless its thread reads the
+// error (cudaGetLastError), as a thread that expects one does.
 cudaError_t wrong(cudaError_t error, const std::string& what);
-// A failure of another kind: no memory, a driver that is missing.
+// Reports another failure, e.g. too little memory or a missing driver.
 cudaError_t failed(cudaError_t error);
-// What a GPU finds out: it is lost from now on, and the process ends with exit code 97.
+// Reports an error that a GPU detects: it is lost from now on, and the process ends with exit code
+// 97.
 void fault(Gpu& gpu, const std::string& what);
-// Ends the process with 97 if it would end well; of what no call reports.
+// Reports an error that no call returns: the process exits with code 97.
 void misuse(const std::string& what);
 
 Gpu& current_gpu();
-// The GPU's error, once it is lost.
+// The GPU's error if it is lost, else cudaSuccess.
 cudaError_t usable(Gpu& gpu);
-// Of a call that may not be made during captures: which of them it spoils.
+// For a call that is not allowed during captures: invalidates those that it affects.
 cudaError_t unsafe(const char* call);
 
-// Work, once what it comes after is done.
+// Submits work, which runs once its dependencies are done.
 OperationPtr submit(Gpu& gpu, Queue& queue, Operation description);
-void wait_for(Lock& lock, OperationPtr operation);  // a copy: its stream may go meanwhile
-// For all that the GPU has been given, while no thread gives it more: a driver may hold its lock.
-// Reports who waits longer than the patience.
+// Waits until the operation is done. `operation` is passed by value, as its stream may be destroyed
+// meanwhile.
+void wait_for(Lock& lock, OperationPtr operation);
+// Waits for all work of the GPU, while no thread may submit more, as a driver may hold its lock.
+// Reports a wait that is longer than Settings::patience.
 void wait_for_all(Lock& lock, Gpu& gpu, const std::string& why);
-// Until no other thread waits for all of it.
+// Waits until no other thread waits for the whole GPU.
 void wait_for_turn(Lock& lock, Gpu& gpu);
 Queue& queue_for_one_more(Gpu& gpu);
 
-// As a node of the capture, or at once. `kernel` if it is one.
+// Adds work to the stream's capture, or submits it. `kernel`: null if it is none.
 cudaError_t enqueue(Lock& lock, cudaStream_t stream, const std::string& name,
                     const Addresses& addresses, Task task, const void* kernel = nullptr);
-// Loads a kernel, or a library's, unless it is there.
+// Loads a kernel of the project or of a library, unless it is loaded.
 cudaError_t load(Lock& lock, Gpu& gpu, const void* kernel, const std::string& name);
 
-// The allocation that holds the address (or ends there), or null.
+// The allocation that contains the address or ends there, or null.
 const Allocation* find(const void* address);
 
 }  // namespace muo::stand_in

@@ -20,11 +20,11 @@ using Index = std::int64_t;
 struct AttentionCase {
   Index b, t, heads, kv_heads, h, window;
   float score_size = 1.0F;  // typical magnitude of a scaled score
-  // Lengths of documents, in turn; a row begins with another one than the row before. Empty: none.
+  // Lengths of documents, repeated; each row begins with the next one. Empty: none.
   std::vector<Index> documents = {};
 };
 
-// Where documents begin, as AttentionArgs::starts has it.
+// Starts of documents, in the form of AttentionArgs::starts.
 inline std::vector<std::int32_t> document_starts_of(const AttentionCase& c) {
   std::vector<std::int32_t> out;
   for (Index row = 0; row < c.b; ++row) {
@@ -59,7 +59,7 @@ struct AttentionProblem {
         dq({c.b, c.t, c.heads, c.h}, dtype),
         dk({c.b, c.t, c.kv_heads, c.h}, dtype),
         dv({c.b, c.t, c.kv_heads, c.h}, dtype),
-        // As long as asked for and no longer: AddressSanitizer sees an access behind it.
+        // Exactly as long as requested, so that AddressSanitizer detects accesses past the end.
         workspace({scratch(dtype)}) {
     if (!c.documents.empty()) starts = HostTensor({c.b, c.t}, document_starts_of(c));
   }
@@ -108,9 +108,9 @@ struct AttentionProblem {
             .rotary = rotary};
   }
   void run() const {
-    // Neither the outputs' nor the scratch's old contents may matter.
+    // Results must not depend on old contents of outputs or scratch.
     for (const HostTensor* x : {&out, &lse, &dq, &dk, &dv, &workspace})
-      std::fill_n(x->tensor().data, x->tensor().bytes(), std::byte{0xFF});  // not numbers
+      std::fill_n(x->tensor().data, x->tensor().bytes(), std::byte{0xFF});  // NaNs
     KernelStream stream;
     attention(stream, forward_args());
     std::ranges::fill(workspace.values(), std::numeric_limits<float>::quiet_NaN());
@@ -118,7 +118,7 @@ struct AttentionProblem {
   }
 
   [[nodiscard]] std::int64_t scratch(DType dtype) const {
-    const KernelStream stream;  // the backend is there from here on
+    const KernelStream stream;  // initialises the backend
     return attention_workspace(attention_size(dtype));
   }
 
@@ -128,7 +128,7 @@ struct AttentionProblem {
   HostTensor q, k, v, dout, out, lse, dq, dk, dv, workspace, starts;
 };
 
-// The definition in double, with the magnitudes that rounding errors are relative to.
+// The definition in double, with the magnitudes that bound rounding errors.
 struct AttentionReference {
   struct Result {
     std::vector<double> value;
@@ -188,7 +188,7 @@ struct AttentionReference {
           for (std::size_t n = 0; n < keys.size(); ++n) {
             const std::size_t at = at_k(keys[n]);
             const double ds = scale * p_ij[n] * (dp[n] - dot);
-            // Probabilities below the normal range count as zero.
+            // Probabilities below the normal range may become zero.
             const double p_magnitude = p_ij[n] + 0x1p-126 / kUnitF32;
             const double ds_magnitude = scale * p_magnitude * (dp_magnitude[n] + dot_magnitude);
             for (std::size_t d = 0; d < h; ++d) {
@@ -201,9 +201,9 @@ struct AttentionReference {
         }
   }
 
-  // Of one result, relative to its magnitude: a score has h roundings, and its absolute error is a
-  // relative one of exp(score), as is that of lse; sums have at most t terms, or, for dk and dv,
-  // t for each head.
+  // Tolerance of a result, relative to its magnitude: a score has h roundings, and its absolute
+  // error is a relative one of exp(score), like that of lse; sums have at most t terms, or, for dk
+  // and dv, t per head.
   [[nodiscard]] double tolerance(const AttentionCase& c) const {
     return 2.0 * (1.0 + score_magnitude) * probable(c.h + c.t * c.heads / c.kv_heads);
   }

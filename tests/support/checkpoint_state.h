@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "app/checkpoint/checkpoint.h"
-#include "app/checkpoint/checkpoint_saver.h"
 #include "base/philox.h"
 #include "runtime/device_group.h"
 #include "support/tensors.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/checkpoint_saver.h"
 
 namespace muo::test {
 
-inline const std::vector<app::SafetensorsSpec> kStateTensors = {
+inline const std::vector<trainer::SafetensorsSpec> kStateTensors = {
     {.name = "transformer.wte.weight", .dtype = DType::kF32, .shape = {13, 6}},
     {.name = "transformer.wte.weight.adam_m", .dtype = DType::kF32, .shape = {13, 6}},
     {.name = "transformer.wte.weight.adam_v", .dtype = DType::kF32, .shape = {13, 6}},
@@ -26,12 +26,12 @@ inline const std::vector<app::SafetensorsSpec> kStateTensors = {
     {.name = "nothing", .dtype = DType::kF32, .shape = {0, 4}},
 };
 
-// One rank's parts of kStateTensors. Some tensors are owned whole by one rank, some replicated on
-// all with one writer, some cut anywhere; which and where depends on name and world.
+// One rank's parts of kStateTensors. Some tensors are whole on one rank, some replicated on all
+// with one writer, some divided at arbitrary positions, depending on name and world.
 class RankState {
  public:
   RankState(int rank, int world) {
-    for (const app::SafetensorsSpec& spec : kStateTensors) {
+    for (const trainer::SafetensorsSpec& spec : kStateTensors) {
       const CounterRandom random(static_cast<std::uint64_t>(world), spec.name);
       const std::int64_t n = spec.shape.numel();
       const auto ranks = static_cast<std::uint64_t>(world);
@@ -51,14 +51,14 @@ class RankState {
 
   [[nodiscard]] std::vector<StateEntry>& entries() { return entries_; }
 
-  // Any bits of finite numbers: each `seed` gives other values.
+  // Random bits of finite numbers; values differ for each `seed`.
   void fill(std::uint64_t seed) {
     for (const StateEntry& entry : entries_) {
       const std::vector<std::byte> bytes = expected(entry, seed);
       std::copy(bytes.begin(), bytes.end(), entry.values.data);
     }
   }
-  // The names of the entries that differ from fill(seed), in any bit.
+  // Names of the entries that differ from fill(seed) in any bit.
   [[nodiscard]] std::vector<std::string> differing(std::uint64_t seed) const {
     std::vector<std::string> names;
     for (const StateEntry& entry : entries_) {
@@ -85,11 +85,12 @@ class RankState {
     for (std::size_t at = 0; at < bytes.size(); at += size) {
       const std::uint64_t bits = random.bits(static_cast<std::uint64_t>(entry.begin) + at / size);
       std::memcpy(bytes.data() + at, &bits, size);
-      bytes[at + size - 1] &= std::byte{0xBF};  // of the exponent: not all ones
+      bytes[at + size - 1] &= std::byte{0xBF};  // clears an exponent bit: finite
     }
     return bytes;
   }
-  void add(const app::SafetensorsSpec& spec, std::int64_t begin, std::int64_t end, bool writer) {
+  void add(const trainer::SafetensorsSpec& spec, std::int64_t begin, std::int64_t end,
+           bool writer) {
     memory_.emplace_back(Shape{end - begin}, spec.dtype);
     entries_.push_back({.name = spec.name,
                         .shape = spec.shape,
@@ -102,9 +103,10 @@ class RankState {
   std::vector<StateEntry> entries_;
 };
 
-// Saves the state of fill(seed) from `world` ranks. Throws as DeviceGroup::run does.
-inline void save_state(app::CheckpointSaver& saver, int world, const app::CheckpointInfo& info,
-                       std::uint64_t seed, const WatchOptions& watch = {}) {
+// Saves the state of fill(seed) from `world` ranks. Throws like DeviceGroup::run.
+inline void save_state(trainer::CheckpointSaver& saver, int world,
+                       const trainer::CheckpointInfo& info, std::uint64_t seed,
+                       const WatchOptions& watch = {}) {
   DeviceGroup group({.world = world, .watch = watch});
   group.run([&](RankContext& rank) {
     RankState state(rank.rank, world);
@@ -115,12 +117,12 @@ inline void save_state(app::CheckpointSaver& saver, int world, const app::Checkp
 
 inline void save_state(const std::filesystem::path& run, int world, std::int64_t step,
                        std::uint64_t seed) {
-  app::CheckpointSaver saver(run, world);
+  trainer::CheckpointSaver saver(run, world);
   save_state(saver, world, {.step = step}, seed);
 }
 
-// The entries of all ranks together that a load by `world` ranks gets wrong.
-inline std::vector<std::string> wrong_after_load(const app::Checkpoint& checkpoint, int world,
+// Entries of all ranks that a load by `world` ranks gets wrong.
+inline std::vector<std::string> wrong_after_load(const trainer::Checkpoint& checkpoint, int world,
                                                  std::uint64_t seed) {
   std::vector<std::vector<std::string>> wrong(static_cast<std::size_t>(world));
   DeviceGroup group({.world = world});
@@ -136,7 +138,7 @@ inline std::vector<std::string> wrong_after_load(const app::Checkpoint& checkpoi
   return all;
 }
 
-// Names in a directory, sorted; none if it does not exist.
+// Names in a directory, sorted; empty if it does not exist.
 inline std::vector<std::string> names_in(const std::filesystem::path& directory) {
   std::vector<std::string> names;
   std::error_code absent;

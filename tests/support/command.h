@@ -6,7 +6,7 @@
 
 namespace muo::test {
 
-// A command of the shell; `environment` is assignments before it.
+// Runs a shell command, prefixed by the assignments in `environment`.
 Outcome run_command(const std::string& command, const std::string& environment = "");
 
 }  // namespace muo::test

@@ -10,12 +10,12 @@ std::vector<std::string> words_of(const std::string& text) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-app::Command parse(const std::vector<std::string>& words) {
+cli::Command parse(const std::vector<std::string>& words) {
   std::vector<const char*> arguments;
   arguments.reserve(words.size());
   for (const std::string& word : words)
     arguments.push_back(word.c_str());
-  return app::parse_command_line(arguments);
+  return cli::parse_command_line(arguments);
 }
 
 }  // namespace muo::test

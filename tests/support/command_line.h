@@ -3,14 +3,14 @@
 #include <string>
 #include <vector>
 
-#include "app/cli.h"
+#include "cli/cli.h"
 
 namespace muo::test {
 
-// Cut at spaces, without quoting.
+// Splits at spaces, without quoting.
 std::vector<std::string> words_of(const std::string& text);
 
-// What they ask the program for. Throws as parse_command_line() does.
-app::Command parse(const std::vector<std::string>& words);
+// The command that the words request. Throws like parse_command_line().
+cli::Command parse(const std::vector<std::string>& words);
 
 }  // namespace muo::test

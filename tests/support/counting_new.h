@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <new>
 
-// Counts what a test program allocates. Include it in exactly one source of the program: it
-// replaces the global operator new.
+// Counts a test program's allocations. Include it in exactly one source of the program: it replaces
+// the global operator new.
 
 // NOLINTBEGIN(cppcoreguidelines-no-malloc, misc-definitions-in-headers): that is its purpose
 
@@ -25,8 +25,8 @@ inline void* counted_or_throw(std::size_t bytes) {
 
 }  // namespace muo::test
 
-// The whole test program allocates through these; the shared library too. Not inlined: g++ would
-// see free() on what a new-expression gave and warn of a mismatch.
+// The whole test program allocates through these functions, including the shared library. Not
+// inlined: otherwise g++ sees free() of memory from a new-expression and warns of a mismatch.
 void* operator new(std::size_t bytes) { return muo::test::counted_or_throw(bytes); }
 void* operator new[](std::size_t bytes) { return muo::test::counted_or_throw(bytes); }
 void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {

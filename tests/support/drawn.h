@@ -9,12 +9,12 @@
 
 namespace muo::test {
 
-// Chooses which of many similar cases run: all, unless MUO_DRAW is set, as scripts/test.sh --gate
-// sets it. A number selects one of every `of` cases, other ones for another number; `none` leaves
-// out all, to see which planted faults other tests kill.
+// Selects which of many similar cases run: all, unless MUO_DRAW is set, as by scripts/test.sh
+// --gate. A number selects one of every `of` cases, different ones for each number; `none` selects
+// no case, to find out which planted faults other tests detect.
 //   Drawn drawn(4);
 //   for (...) if (drawn.runs_next()) ...
-// A case that alone kills some planted fault is not drawn but runs always.
+// Cases that alone detect a planted fault are not drawn, but always run.
 class Drawn {
  public:
   explicit Drawn(std::uint64_t of) : of_(of) {

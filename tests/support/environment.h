@@ -17,8 +17,8 @@ inline std::optional<std::string> environment(const char* name) {
   return value;
 }
 
-// For its life, a variable of the environment has this value, or with nullopt none; then what it
-// had before.
+// Sets a variable of the environment, or removes it if `value` is empty; the destructor restores
+// it.
 class ScopedEnvironment {
  public:
   ScopedEnvironment(const char* name, const std::optional<std::string>& value)
@@ -44,13 +44,13 @@ class ScopedEnvironment {
 
 // NOLINTEND(concurrency-mt-unsafe)
 
-// For its life, the SIMT tier is what the CUDA backend is.
+// Makes the SIMT tier the CUDA backend while it exists.
 class SimtForCuda {
   ScopedEnvironment plugin_{"MUO_CUDA_PLUGIN", "muograph_simt"};
 };
-// For groups on the SIMT tier: what a failing rank has to finish first takes a busy machine long.
+// For groups on the SIMT tier: a failing rank's remaining work takes long on a busy machine.
 inline WatchOptions patient_watch() { return {.grace = std::chrono::minutes(2)}; }
-// As load_cuda(), which finds the SIMT tier.
+// load_cuda() with the SIMT tier as the CUDA backend.
 inline LoadedPlugin load_simt() {
   const SimtForCuda simt;
   return load_cuda();

@@ -5,8 +5,8 @@
 
 namespace muo::test {
 
-// The message of the Exception that `body` throws; "no exception" if it throws none. Other types
-// pass through and fail the test.
+// Message of the Exception that `body` throws; "no exception" if it throws none. Other exceptions
+// propagate and fail the test.
 template <class Exception, class Body>
 std::string message_of(const Body& body) {
   try {

@@ -9,7 +9,7 @@
 namespace muo::test {
 namespace {
 
-// Bit by bit, as the polynomial is written.
+// Bit by bit, by the definition of the polynomial.
 std::uint32_t masked_checksum(std::string_view bytes) {
   std::uint32_t crc = 0xFFFFFFFF;
   for (const char byte : bytes) {
@@ -24,7 +24,7 @@ std::uint32_t masked_checksum(std::string_view bytes) {
 template <class T>
 T take(std::string_view& bytes) {
   T value{};
-  MUO_CHECK(bytes.size() >= sizeof value, "the end is missing");
+  MUO_CHECK(bytes.size() >= sizeof value, "truncated");
   std::memcpy(&value, bytes.data(), sizeof value);
   bytes.remove_prefix(sizeof value);
   return value;
@@ -42,7 +42,7 @@ std::uint64_t take_varint(std::string_view& bytes) {
 struct Field {
   std::uint64_t number = 0;
   std::uint64_t value = 0;  // of a varint
-  std::string_view bytes;   // of anything else
+  std::string_view bytes;   // of other types
 };
 
 std::vector<Field> fields_of(std::string_view message) {
@@ -56,7 +56,7 @@ std::vector<Field> fields_of(std::string_view message) {
       field.value = take_varint(message);
     } else {
       const std::uint64_t size = type == 1 ? 8 : type == 5 ? 4 : take_varint(message);
-      MUO_CHECK(message.size() >= size, "the end is missing");
+      MUO_CHECK(message.size() >= size, "truncated");
       field.bytes = message.substr(0, size);
       message.remove_prefix(size);
     }
@@ -111,7 +111,7 @@ std::vector<ReadEvent> read_events(const std::filesystem::path& file) {
     const auto length = take<std::uint64_t>(rest);
     MUO_CHECK(take<std::uint32_t>(rest) == masked_checksum(length_bytes), file, " record ",
               out.size(), ": checksum of its length");
-    MUO_CHECK(rest.size() >= length, file, " record ", out.size(), ": the end is missing");
+    MUO_CHECK(rest.size() >= length, file, " record ", out.size(), ": truncated");
     const std::string_view data = rest.substr(0, length);
     rest.remove_prefix(length);
     MUO_CHECK(take<std::uint32_t>(rest) == masked_checksum(data), file, " record ", out.size(),

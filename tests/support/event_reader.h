@@ -10,28 +10,29 @@
 
 namespace muo::test {
 
-// An event of a TensorBoard file, as a reader of ours that shares no code with the writer takes it.
+// An event of a TensorBoard file, parsed by a reader that shares no code with the writer.
 struct ReadEvent {
   double wall_time = 0;
   std::int64_t step = 0;
   std::string file_version;
   bool starts = false;  // SessionLog START
   std::vector<std::pair<std::string, float>> scalars;
-  std::map<std::string, std::string> texts;    // of the plug-in text, by tag
+  std::map<std::string, std::string> texts;    // of the `text` plug-in, by tag
   std::map<std::string, std::string> hparams;  // HParamsPluginData as bytes, by tag
 };
 
-// Every record of the file; Error if a length or a checksum is not right, or the file ends in one.
+// Every record of the file; throws Error if a length or checksum is wrong, or the file is
+// truncated.
 std::vector<ReadEvent> read_events(const std::filesystem::path& file);
 
 // The event files of a run directory, in TensorBoard's order: by name.
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& run);
 
-// What TensorBoard shows of a run directory: scalars by tag, values by step, in the order in which
-// they were written. Its two readers forget points of earlier files in two ways.
+// The data that TensorBoard shows for a run directory: scalars by tag, values by step, in the order
+// of writing. Its two readers discard points of earlier files in different ways.
 enum class Forgets : std::uint8_t {
-  kAtStart,  // all that is not before the step of a START but the first; --load_fast=false
-  kPerTag,   // of a tag, all that is not before the step of its next point; the fast one
+  kAtStart,  // points not before the step of a START, except the first; --load_fast=false
+  kPerTag,   // per tag, points not before the step of a point written later; fast loader
 };
 using Curves = std::map<std::string, std::vector<std::pair<std::int64_t, float>>>;
 Curves shown_curves(const std::filesystem::path& run, Forgets how);

@@ -6,7 +6,7 @@
 namespace muo::test {
 
 // Polls until `condition` is true, for at most 30 s; returns whether it became true. For events
-// that cannot be waited for otherwise.
+// that cannot be awaited otherwise.
 template <class Condition>
 [[nodiscard]] bool eventually(const Condition& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);

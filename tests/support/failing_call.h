@@ -9,8 +9,8 @@
 #include <mutex>
 #include <string_view>
 
-// Include it in exactly one source of a test program: it replaces functions of libc, for the shared
-// library too.
+// Include it in exactly one source of a test program: it replaces functions of libc, also for the
+// shared library.
 
 namespace muo::test {
 
@@ -34,7 +34,7 @@ class FailingCall {
     return left_ <= 0;
   }
 
-  // libc's function, or its failure.
+  // Calls libc's function, or fails.
   template <class Function, class... Arguments>
   static int call(const char* name, Arguments... arguments) {
     {

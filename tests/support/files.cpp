@@ -16,7 +16,7 @@ TemporaryDirectory::TemporaryDirectory() {
 }
 
 TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;  // what is left over is only clutter
+  std::error_code ignored;  // leftovers do no harm
   std::filesystem::remove_all(path_, ignored);
 }
 

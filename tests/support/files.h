@@ -9,7 +9,7 @@
 
 namespace muo::test {
 
-// A fresh directory, removed with all that is in it.
+// A new directory, removed with its contents.
 class TemporaryDirectory {
  public:
   TemporaryDirectory();
@@ -23,8 +23,8 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-// While it lives no file grows beyond so many bytes: what is written across that limit is written
-// in part, as on a disk that is full.
+// While it exists, no file grows beyond `bytes`: a write across that limit is partial, as on a full
+// disk.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes);

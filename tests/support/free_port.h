@@ -8,7 +8,7 @@
 
 namespace muo::test {
 
-// On which nobody listens. As long as the system gives it to nobody else.
+// A port on which no process listens, until the system assigns it to another process.
 inline int free_port() {
   const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};

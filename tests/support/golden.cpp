@@ -22,7 +22,7 @@ std::vector<Out> convert(std::span<const std::byte> bytes) {
 
 template <class Out, class Narrow, class Wide>
 std::vector<Out> Golden::values(std::string_view name) const {
-  const app::SafetensorsEntry& found = entry(name);
+  const trainer::SafetensorsEntry& found = entry(name);
   const DType dtype = found.spec.dtype;
   MUO_CHECK(dtype == dtype_of<Narrow> || dtype == dtype_of<Wide>, name, " is of ", name_of(dtype));
   const std::span<const std::byte> bytes = file_.bytes(found);
@@ -31,7 +31,7 @@ std::vector<Out> Golden::values(std::string_view name) const {
 
 std::vector<std::string> Golden::names() const {
   std::vector<std::string> out;
-  for (const app::SafetensorsEntry& item : file_.entries())
+  for (const trainer::SafetensorsEntry& item : file_.entries())
     out.push_back(item.spec.name);
   return out;
 }
@@ -61,8 +61,8 @@ std::int64_t Golden::metadata_integer(const std::string& key) const {
 
 double Golden::metadata_double(const std::string& key) const { return std::stod(metadata(key)); }
 
-const app::SafetensorsEntry& Golden::entry(std::string_view name) const {
-  const app::SafetensorsEntry* const found = file_.find(name);
+const trainer::SafetensorsEntry& Golden::entry(std::string_view name) const {
+  const trainer::SafetensorsEntry* const found = file_.find(name);
   MUO_CHECK(found != nullptr, file_.path().string(), " has no tensor ", name);
   return *found;
 }

@@ -5,13 +5,13 @@
 #include <string_view>
 #include <vector>
 
-#include "app/checkpoint/safetensors.h"
 #include "support/paths.h"
+#include "trainer/checkpoint/safetensors.h"
 
 namespace muo::test {
 
-// Reference values from tests/golden/NAME. Whatever is missing or of another kind throws Error or
-// InputError naming it, so a test cannot pass by reading nothing.
+// Reference values from tests/golden/NAME. Missing or mistyped values throw Error or InputError
+// that names them, so that a test cannot pass without data.
 class Golden {
  public:
   explicit Golden(std::string_view name) : file_(directory() + std::string(name)) {}
@@ -21,9 +21,9 @@ class Golden {
   [[nodiscard]] bool has(std::string_view name) const { return file_.find(name) != nullptr; }
   [[nodiscard]] Shape shape(std::string_view name) const { return entry(name).spec.shape; }
 
-  [[nodiscard]] std::vector<float> floats(std::string_view name) const;           // of F32, F64
-  [[nodiscard]] std::vector<double> doubles(std::string_view name) const;         // of F32, F64
-  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view name) const;  // of I32, I64
+  [[nodiscard]] std::vector<float> floats(std::string_view name) const;           // F32 or F64
+  [[nodiscard]] std::vector<double> doubles(std::string_view name) const;         // F32 or F64
+  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view name) const;  // I32 or I64
 
   [[nodiscard]] bool has_metadata(const std::string& key) const;
   [[nodiscard]] const std::string& metadata(const std::string& key) const;
@@ -31,11 +31,11 @@ class Golden {
   [[nodiscard]] double metadata_double(const std::string& key) const;
 
  private:
-  [[nodiscard]] const app::SafetensorsEntry& entry(std::string_view name) const;
+  [[nodiscard]] const trainer::SafetensorsEntry& entry(std::string_view name) const;
   template <class Out, class Narrow, class Wide>
   [[nodiscard]] std::vector<Out> values(std::string_view name) const;
 
-  app::SafetensorsFile file_;
+  trainer::SafetensorsFile file_;
 };
 
 }  // namespace muo::test

@@ -15,7 +15,8 @@
 
 namespace muo::test {
 
-// Every tensor has memory of its own, filled with NaN: what is read before it is written shows.
+// Every tensor has its own memory, filled with NaN, so that reads of unwritten elements are
+// detected.
 class NanArena final : public Arena {
  public:
   Tensor tensor(const TensorSpec& spec) override {
@@ -29,14 +30,14 @@ class NanArena final : public Arena {
   std::vector<HostTensor> memory_;
 };
 
-// The configuration in a golden file's metadata; extras that it does not name are off.
+// The configuration in a golden file's metadata; extras that it does not mention are off.
 model::GptConfig config_of(const Golden& golden);
 
-// A golden file tests/golden/NAME.safetensors of a forward and backward pass, and a model with its
-// configuration, weights and batch.
+// A golden file tests/golden/NAME.safetensors with a forward and backward pass, and a model with
+// its configuration, weights and batch.
 class GoldenModel {
  public:
-  // `change`: of the configuration, before anything is made of it.
+  // `change` is applied to the configuration before anything is built from it.
   explicit GoldenModel(const std::string& name,
                        const std::function<void(model::GptConfig&)>& change = {});
 
@@ -46,19 +47,19 @@ class GoldenModel {
   [[nodiscard]] HostTensor& weight(std::string_view name);
   [[nodiscard]] const Tensor& gradient(std::size_t param) const { return gradients_[param]; }
 
-  // The config outlives the Gpt, so this object must not move.
+  // A Gpt refers to the configuration in this object, which therefore must not move.
   GoldenModel(const GoldenModel&) = delete;
   GoldenModel& operator=(const GoldenModel&) = delete;
   ~GoldenModel() = default;
   model::Gpt make_gpt(bool backward);
 
-  // forward and backward of `scale` times the mean loss.
+  // Runs forward and backward of `scale` times the mean loss.
   void run(const model::Gpt& gpt, float scale, bool accumulate,
            const std::function<void(std::size_t)>& ready = {});
-  // forward and losses, nothing else.
+  // Runs forward and losses only.
   void evaluate(const model::Gpt& gpt);
   [[nodiscard]] double mean_loss(const model::Gpt& gpt) const;  // over targets that are not ignored
-  // After forward: the logits of the positions that the file holds.
+  // After forward: logits of the positions in the file.
   [[nodiscard]] std::vector<float> logits(const model::Gpt& gpt);
 
  private:
@@ -67,7 +68,7 @@ class GoldenModel {
   std::vector<ParamSpec> specs_;
   std::int64_t batch_, t_;
   HostTensor inputs_, targets_;
-  double counted_ = 0;  // targets
+  double counted_ = 0;  // number of targets not ignored
   KernelStream stream_;
   NanArena arena_;
   std::vector<HostTensor> weights_;

@@ -8,13 +8,13 @@
 
 namespace muo::test {
 
-// Each tensor in memory of its own, zero at first, as long as this lives.
+// Each tensor has its own memory, zero at first, which lives as long as the arena.
 class HeapArena final : public Arena {
  public:
   Tensor tensor(const TensorSpec& spec) override {
     return keep(HostTensor(spec.shape, spec.dtype));
   }
-  // A tensor that is filled already.
+  // Adds a tensor that is already filled.
   Tensor keep(HostTensor tensor) { return memory_.emplace_back(std::move(tensor)); }
 
  private:

@@ -5,7 +5,7 @@
 
 namespace muo::test {
 
-// A connection to a port of this machine, byte by byte: what no library would send as well.
+// A connection to a port of this machine, byte by byte: can send what no library would.
 class HttpConnection {
  public:
   explicit HttpConnection(int port, const char* address = "127.0.0.1");  // throws Error
@@ -13,22 +13,23 @@ class HttpConnection {
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
-  // False: the other side has closed it.
+  // False if the peer has closed the connection.
   bool send(std::string_view text);
-  // All that comes until the other side closes it, or for ten seconds nothing does.
+  // Receives until the peer closes the connection, or sends nothing for ten seconds.
   std::string receive();
-  // Whether the other side has closed it by now, and said nothing.
+  // True if the peer has closed the connection without sending anything.
   [[nodiscard]] bool is_closed() const;
 
  private:
   int socket_;
 };
 
-// "GET /path HTTP/1.1" with the Host of the port, and `more` lines of headers. The answer's text.
+// Sends "METHOD TARGET HTTP/1.1" with the port's Host, and `more` header lines. Returns the
+// response.
 std::string http(int port, const std::string& method, const std::string& target,
                  const std::string& more = "");
 
-int status_of(const std::string& answer);  // 0: it is none
+int status_of(const std::string& answer);  // 0: not a response
 std::string body_of(const std::string& answer);
 
 }  // namespace muo::test

@@ -17,9 +17,9 @@ constexpr std::align_val_t kAlignment256{256};
 const BackendPlugin& plugin() {
   static const BackendPlugin& plugin = []() -> const BackendPlugin& {
     const bool simt = kernel_backend() == KernelBackend::kSimt;
-    // Every launch is over when the call returns, as the tests read memory then. CUDA reads it when
-    // it starts, which is when the plug-in is asked for its devices.
-    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // NOLINT(concurrency-mt-unsafe): nobody runs yet
+    // Makes launches synchronous, as tests read memory after a call returns. CUDA reads the
+    // variable when it is initialised, by the plug-in's first query of devices.
+    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // NOLINT(concurrency-mt-unsafe): no other thread
     const LoadedPlugin loaded = simt ? load_simt() : load_cuda();
     if (loaded.plugin == nullptr)
       throw Error(concat("MUO_TEST_BACKEND=", simt ? "simt" : "cuda", ": ", loaded.missing));
@@ -28,7 +28,7 @@ const BackendPlugin& plugin() {
   return plugin;
 }
 
-// The device of this process' tests; it is never destroyed, as tensors of static tests may be last.
+// The device of this process' tests; never destroyed, as static tensors may outlive it.
 Device& device() {
   static Device& device = *plugin().make_device(0, 0).release();
   return device;
@@ -79,12 +79,12 @@ void KernelStream::synchronize() {
   if (stream_) stream_->synchronize();
 }
 void KernelStream::launch(Graph& graph) {
-  MUO_CHECK(stream_, "the host's kernel tests have no graphs");
+  MUO_CHECK(stream_, "kernel tests on the host have no graphs");
   stream_->launch(graph);
   stream_->synchronize();
 }
 std::unique_ptr<Graph> KernelStream::capture(const std::function<void()>& body) {
-  MUO_CHECK(stream_, "the host's kernel tests have no graphs");
+  MUO_CHECK(stream_, "kernel tests on the host have no graphs");
   return stream_->capture(body);
 }
 void KernelStream::copy(Tensor dst, Tensor src) {
@@ -94,7 +94,7 @@ void KernelStream::copy(Tensor dst, Tensor src) {
 void KernelStream::zero(Tensor dst) { std::fill_n(dst.data, dst.bytes(), std::byte{0}); }
 void KernelStream::enqueue_host(std::string_view name, std::span<const Access> /*accesses*/,
                                 HostTask task) {
-  MUO_CHECK(!stream_, "'", name, "' runs on the host");
+  MUO_CHECK(!stream_, "'", name, "' is a host task");
   task();
 }
 NativeStream KernelStream::native() const { return stream_ ? stream_->native() : nullptr; }

@@ -12,16 +12,16 @@
 
 namespace muo::test {
 
-// Where tests of kernels run: MUO_TEST_BACKEND is host (the default), simt (the CUDA kernels,
-// executed on the CPU by tests/emulator) or cuda (on the first GPU).
+// Backend of kernel tests: MUO_TEST_BACKEND is host (the default), simt (the CUDA kernels, executed
+// on the CPU by tests/emulator) or cuda (on the first GPU).
 enum class KernelBackend : std::uint8_t { kHost, kSimt, kCuda };
 KernelBackend kernel_backend();
-// So many ranks there, all on the first GPU.
+// Options for `world` ranks on that backend, all on the first GPU.
 GroupOptions tested_group(int world);
 
-// Memory that the kernels under test and the host reach at one address: managed on a GPU, as TMA
-// and atomics of 64 bits are not for pinned memory. Of the exact size elsewhere, so that
-// AddressSanitizer sees an access beyond the end. Zero at first.
+// Memory that the tested kernels and the host access at the same address: managed memory on a GPU,
+// as TMA and 64-bit atomics do not support pinned memory; elsewhere exactly sized, so that
+// AddressSanitizer detects accesses past the end. Zero at first.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -32,7 +32,7 @@ class SharedMemory {
   std::unique_ptr<std::byte, std::function<void(std::byte*)>> memory_;
 };
 
-// Every operation has run when the call returns, whatever the backend.
+// Every operation is complete when its call returns, on any backend.
 class KernelStream final : public Stream {
  public:
   KernelStream();

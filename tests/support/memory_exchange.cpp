@@ -27,7 +27,7 @@ struct MemoryExchange::World {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Way> ways;
-  bool unequal = false;  // a size was not the one that was due: nobody reads any more
+  bool unequal = false;  // sizes did not match: no more reads
 };
 
 class MemoryExchange::End final : public ProcessExchange {
@@ -54,7 +54,7 @@ class MemoryExchange::End final : public ProcessExchange {
   void abort() noexcept override {
     const std::lock_guard lock(world_.mutex);
     aborted_ = true;
-    // What it has sent is not to be read any more.
+    // Data that it has sent must no longer be read.
     for (int to = 0; to < world_.processes; ++to)
       way_to(to).waiting.clear();
     world_.changed.notify_all();

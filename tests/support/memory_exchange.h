@@ -8,7 +8,7 @@
 namespace muo::test {
 
 // Ends of an exchange between processes that are threads of this one. A receiver copies from the
-// sender's memory, which waits for it. Sends and receives of unequal size are an Error on both
+// sender's memory, and the sender waits. Unequal sizes of send and receive are an Error on both
 // sides.
 class MemoryExchange {
  public:
@@ -18,7 +18,7 @@ class MemoryExchange {
   MemoryExchange& operator=(const MemoryExchange&) = delete;
 
   [[nodiscard]] ProcessExchange& end(int process);
-  // Payload from one process to another so far. While nobody exchanges.
+  // Payload sent from one process to another so far. Call it while no exchange is in progress.
   [[nodiscard]] std::size_t sent(int from, int to) const;
 
  private:

@@ -11,8 +11,8 @@
 namespace muo::test {
 namespace {
 
-// As Open MPI's mpirun tells the processes that it starts, and as others do.
-int told(const char* open_mpi, const char* others) {
+// Reads a variable set by Open MPI's mpirun, or by another launcher.
+int launcher_variable(const char* open_mpi, const char* others) {
   std::optional<std::string> text = environment(open_mpi);
   if (!text) text = environment(others);
   return text ? std::stoi(*text) : 0;
@@ -20,11 +20,11 @@ int told(const char* open_mpi, const char* others) {
 
 }  // namespace
 
-int MpiWorld::processes() { return told("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"); }
+int MpiWorld::processes() { return launcher_variable("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"); }
 
 void MpiWorld::run(int world, const RankBody& body) {
   if (world < processes()) return SplitWorld({world}).run(body);
-  const int process = told("OMPI_COMM_WORLD_RANK", "PMI_RANK");
+  const int process = launcher_variable("OMPI_COMM_WORLD_RANK", "PMI_RANK");
   static const std::unique_ptr<ProcessExchange> exchange = make_mpi_exchange(process, processes());
   std::vector<int> split(static_cast<std::size_t>(processes()));
   for (int p = 0; p < processes(); ++p)

@@ -4,12 +4,12 @@
 
 namespace muo::test {
 
-// The processes that mpirun has started for a test, of which this is one.
+// The processes that mpirun has started for a test, including this one.
 class MpiWorld {
  public:
-  static int processes();  // 0: mpirun did not start this one
-  // Runs `body` on this process' ranks of a world that is shared out over them, in every process
-  // alike; a world of fewer ranks than processes each has for itself.
+  static int processes();  // 0: not started by mpirun
+  // Runs `body` on this process' ranks of a world that is divided among the processes; call it in
+  // all of them. If the world has fewer ranks than there are processes, each process runs its own.
   static void run(int world, const RankBody& body);
 };
 

@@ -1,17 +1,17 @@
 #pragma once
 
-// What tests ask of the stand-in, which they load as the plug-in does (nccl_stand_in.cpp).
+// Controls of the stand-in for NCCL, which tests load like the plug-in does (nccl_stand_in.cpp).
 namespace muo::test {
 
 struct NcclStandIn {
   void (*set_version)(int version);
-  // The next call of `function`, by any rank, returns `result`.
+  // Makes the next call of `function`, by any rank, return `result`.
   void (*fail_next)(const char* function, int result);
-  // What was called since the last question, one line a call: "ncclAllReduce graph 12". Ranks mix.
-  // The answer holds until the next question.
+  // Calls since the previous query, one per line: "ncclAllReduce graph 12", of all ranks mixed. The
+  // text is valid until the next query.
   const char* (*calls)();
-  int (*alive)();        // communicators
-  int (*open_groups)();  // ncclGroupStart without its end, on all threads
+  int (*alive)();        // number of communicators
+  int (*open_groups)();  // ncclGroupStart without end, on all threads
 };
 
 }  // namespace muo::test

@@ -5,7 +5,7 @@
 
 namespace muo::test {
 
-// JSON of arrays in one another.
+// JSON of nested arrays.
 inline std::string nested_arrays(std::size_t levels) {
   return std::string(levels, '[') + std::string(levels, ']');
 }

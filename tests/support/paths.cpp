@@ -8,7 +8,7 @@
 namespace muo::test {
 namespace {
 
-// `path`, or a link named `name` to that folder if the path would need quotes in a shell.
+// `path`, or a link called `name` to that folder if the path would need quoting in a shell.
 std::string one_word(const std::string& path, const char* name) {
   constexpr const char* kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-";
@@ -26,7 +26,7 @@ std::string source_directory() {
   return one_word(elsewhere == nullptr ? MUO_SOURCE_DIR : elsewhere, "sources");
 }
 std::string program() {
-  const std::filesystem::path path = MUO_PROGRAM;  // its libraries are beside it
+  const std::filesystem::path path = MUO_PROGRAM;  // its libraries are in the same folder
   return one_word(path.parent_path(), "build") + "/" + path.filename().native();
 }
 

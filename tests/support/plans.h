@@ -7,30 +7,31 @@
 
 #include "optim/sharding_plan.h"
 
-// Plans that no strategy of the program makes: the executor is driven by the table alone.
+// Plans that no strategy of the program makes, to test the executor on other tables.
 namespace muo::test {
 
-// Matrices in buckets of `per_bucket`, reduce-scattered by elements, so that most straddle
-// segments. Exchange: the Nesterov inputs go to all, and each rank keeps its slice of the update.
+// Matrices in buckets of `per_bucket`, reduce-scattered by elements, so that most cross segments.
+// Nesterov inputs are gathered on all ranks, and each rank keeps its slice of the update.
 optim::ShardingPlan plan_all_gather_inputs(std::span<const ParamSpec> params, int world,
                                            int per_bucket);
-// The same, gathered to an owner whose update is scattered.
+// The same, but gathered to an owner, whose update is scattered.
 optim::ShardingPlan plan_gather_to_owner(std::span<const ParamSpec> params, int world,
                                          int per_bucket);
-// Whole matrices, dealt out in turn into segments of different lengths.
+// Whole matrices, assigned round-robin to segments of different lengths.
 optim::ShardingPlan plan_owned_unequal(std::span<const ParamSpec> params, int world,
                                        optim::Reduction reduction);
 
-// Sets `use` and `ready` as a model does that reads its parameters in this order.
+// Sets `use` and `ready` as for a model that reads its parameters in this order.
 void number_in_model_order(std::vector<ParamSpec>& params);
 
-// Every strategy, and the plans above.
+// Plans of every strategy, and the plans above.
 std::vector<optim::ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int world);
 
-// What a step's collective of totals sums: kernels/commit.h, and UpdateSquares of each parameter.
+// Bytes summed by a step's collective of totals: kernels/commit.h, and UpdateSquares of each
+// parameter.
 std::int64_t totals_bytes(int world, std::span<const ParamSpec> params);
 
-// The plan, with Gather::kPipelined.
+// The plan with Gather::kPipelined.
 optim::ShardingPlan pipelined(optim::ShardingPlan plan);
 
 }  // namespace muo::test

@@ -21,7 +21,7 @@ std::vector<std::string> as_processes(const std::vector<int>& ranks,
                                 .port = port,
                                 .secret = [] { return "a world of threads"; },
                                 .ranks = ranks[p],
-                                .beat = std::chrono::milliseconds(100)});
+                                .heartbeat = std::chrono::milliseconds(100)});
         body(processes);
         processes.leave();
       } catch (const std::exception& error) {

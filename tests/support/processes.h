@@ -9,12 +9,13 @@
 
 namespace muo::test {
 
-// Runs `body` as processes of one world with so many ranks each, on a thread each, which leave in
-// good order where it returns. What it threw, for each: "" if nothing.
+// Runs `body` in processes of one world with these numbers of ranks, simulated by a thread each,
+// which leave normally when it returns. Returns the text of each one's exception, or "".
 std::vector<std::string> as_processes(const std::vector<int>& ranks,
                                       const std::function<void(ProcessGroup&)>& body);
 
-// The ranks of one of them, numbered as in the world. If one throws, its process fails.
+// Runs `body` on the ranks of one process, numbered as in the world. If one throws, its process
+// fails.
 void run_ranks(ProcessGroup& processes, const std::function<void(RankContext&)>& body,
                const WatchOptions& watch = {});
 

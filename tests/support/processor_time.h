@@ -7,8 +7,9 @@
 
 namespace muo::test {
 
-// Seconds of the calling thread's processor time in `body`: the least of three calls, which other
-// work on the machine hardly changes. For how an algorithm's cost grows, as a ratio of two of them.
+// CPU seconds of the calling thread in `body`: the minimum of three calls, which is hardly affected
+// by other work on the machine. For the growth of an algorithm's cost, as a ratio of two such
+// times.
 template <class Body>
 double processor_seconds(const Body& body) {
   double least = std::numeric_limits<double>::infinity();

@@ -11,10 +11,10 @@ struct Outcome {
   std::string err;
 };
 
-// The program itself, as a shell runs it; `environment` is assignments before the command.
+// Runs the program in a shell; `environment`: assignments before the command.
 Outcome run_program(const std::string& arguments, const std::string& environment = "");
 
-// The program, running. It ends with this object.
+// A running program, which is ended by the destructor.
 class RunningProgram {
  public:
   explicit RunningProgram(const std::vector<std::string>& arguments);
@@ -23,9 +23,10 @@ class RunningProgram {
   RunningProgram& operator=(const RunningProgram&) = delete;
 
   [[nodiscard]] int pid() const { return pid_; }
-  // The next line of its standard output, without its end; waits for it. Empty: it has none.
+  // Waits for the next line of its standard output, without the line end. Empty at the end of
+  // output.
   std::string read_line();
-  // Sends the signal and waits. The exit code, or 128 + signal.
+  // Sends the signal and waits. Returns the exit code, or 128 + signal.
   int end_by(int signal);
 
  private:
@@ -35,8 +36,8 @@ class RunningProgram {
 // Shell commands that wait until `condition` holds, or process $pid has ended.
 std::string until(const std::string& condition);
 
-// Shell commands between which process $pid does nothing; else it may write where they have moved
-// a directory away.
+// Shell commands during which process $pid is stopped, so that it cannot write where they move a
+// directory.
 std::string while_stopped(const std::string& commands);
 
 }  // namespace muo::test

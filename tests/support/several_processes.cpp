@@ -20,7 +20,7 @@
 namespace muo::test {
 namespace {
 
-// What the first process of a test tells those that it starts.
+// Variables by which the first process of a test configures those that it starts.
 constexpr const char* kProcess = "MUO_TEST_PROCESS";
 constexpr const char* kPort = "MUO_TEST_PORT";
 constexpr const char* kFolder = "MUO_TEST_FOLDER";

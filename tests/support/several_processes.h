@@ -9,15 +9,15 @@
 namespace muo::test {
 
 using ProcessBody = std::function<std::string(ProcessGroup&)>;
-// How a process ended.
+// End of a process.
 struct ProcessEnd {
-  int code = -1;     // 0: as it should; 1: an expectation was not met; 128 + signal
-  std::string said;  // what `body` returned; "InputError: ...", "Error: ..." if it threw
+  int code = -1;     // 0: success; 1: an expectation failed; 128 + signal
+  std::string said;  // result of `body`; "InputError: ...", "Error: ..." if it threw
 };
 
-// Runs `body` in as many processes of one world as `ranks` has entries, with so many ranks each.
-// They are this program again, with this test alone, which comes to this call and does not return
-// from it: so a test calls it once, and before anything that they should not do.
+// Runs `body` in one process per entry of `ranks`, with that number of ranks each. The processes
+// are this program, started with this test only, which in them ends within this call: so a test
+// calls it once, and before anything that they should not do.
 std::vector<ProcessEnd> in_processes(const std::vector<int>& ranks, const ProcessBody& body);
 
 }  // namespace muo::test

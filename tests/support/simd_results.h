@@ -13,8 +13,8 @@
 
 #include "kernels/host/simd_lanes.h"
 
-// What functions of src/kernels/host/simd_*.h give for the same operands. V says where they come
-// from: it has those that operands do not name.
+// Results of src/kernels/host/simd_*.h for the same operands. V selects the implementation for
+// functions whose operands do not determine it.
 namespace muo::test {
 
 using simd::AllLanes;
@@ -23,10 +23,10 @@ using simd::kLanes;
 
 constexpr std::size_t kVector = kLanes;
 
-// Three operands of equal length, whole vectors.
+// Three operands of equal length, in whole vectors.
 using Operands = std::array<std::vector<float>, 3>;
 
-// All triples of numbers that are special, any bits, and numbers whose sums round.
+// All triples of special numbers, random bits, and numbers whose sums round.
 inline const Operands& operands() {
   static const Operands made = [] {
     using Limits = std::numeric_limits<float>;
@@ -60,10 +60,10 @@ inline const Operands& operands() {
   return made;
 }
 
-// Bits of all results of a function, by its name.
+// Bits of all results, by function name.
 using Results = std::map<std::string, std::vector<std::uint32_t>>;
 
-// Which NaN comes from arithmetic is the CPU's and the compiler's choice.
+// Which NaN arithmetic returns depends on the CPU and the compiler.
 inline std::uint32_t bits_of(float x, bool any_nan) {
   return any_nan && std::isnan(x) ? 0x7FC00000U : std::bit_cast<std::uint32_t>(x);
 }
@@ -84,7 +84,7 @@ inline void append(std::vector<std::uint32_t>& bits, double x, bool any_nan) {
   bits.push_back(static_cast<std::uint32_t>(all >> 32));
 }
 
-// f(a, b, c) over all operands.
+// Records f(a, b, c) over all operands.
 template <class V>
 void apply(std::vector<std::uint32_t>& bits, bool any_nan, const auto& f) {
   const auto& [a, b, c] = operands();
@@ -128,14 +128,14 @@ void apply_selections(Results& out) {
   add("interleave, lower", [](auto a, auto b, auto) { return interleave(a, b).first; });
   add("interleave, upper", [](auto a, auto b, auto) { return interleave(a, b).second; });
   add("narrow_bf16", [](auto a, auto, auto) {
-    std::array<float, kVector> halves{};  // of which bf16 fills half
+    std::array<float, kVector> halves{};  // half is used by bf16
     V::store_bf16(halves.data(), a);
     return V::load(halves.data(), AllLanes{});
   });
   add("broadcast", [](auto a, auto, auto) { return V::broadcast(max_of(a)); });
 }
 
-// For the powers and the results that the contract allows.
+// For all powers and results that the contract allows.
 template <class V>
 void apply_scale(Results& out) {
   std::vector<std::uint32_t>& bits = out["scale_by_power"];
@@ -164,7 +164,7 @@ void apply_bf16(Results& out) {
 
 template <class V>
 void apply_tails(Results& out) {
-  const float* a = operands()[2].data();  // all that is special in two vectors
+  const float* a = operands()[2].data();  // two vectors with all special values
   const auto other = V::load(a + kVector, AllLanes{});
   for (std::int64_t count = 1; count < kLanes; ++count) {
     const FirstLanes lanes{count};
@@ -178,7 +178,7 @@ void apply_tails(Results& out) {
   append(out["keep"], keep(V::load(a, AllLanes{}), AllLanes{}, other), false);
 }
 
-// V::WideWords over words of all bits; the upper halves that products leave are not read again.
+// V::WideWords over words of random bits; upper halves left by products are not read again.
 template <class V>
 void apply_words(Results& out) {
   using WideWords = typename V::WideWords;
@@ -189,7 +189,7 @@ void apply_words(Results& out) {
   };
   std::mt19937_64 random(18);
   for (int i = 0; i < 1000; ++i) {
-    // Every other one counts over the end of the lower word.
+    // Every other one overflows the lower word.
     const std::uint64_t first = i % 2 == 0 ? random() : (random() << 32) - random() % kVector;
     const auto factor = static_cast<std::uint32_t>(random());
     const WideWords count = V::count_from(first);
@@ -215,8 +215,8 @@ Results results_of() {
   return out;
 }
 
-// Those of what this build's kernels use, with exp, exp2 and tanh. From a library that is compiled
-// as the kernels are, for every CPU that they are.
+// Results of the functions that this build's kernels use, with exp, exp2 and tanh. From a library
+// that is compiled like the kernels, for each of their CPU levels.
 Results results_here();
 
 }  // namespace muo::test

@@ -5,7 +5,7 @@
 
 namespace muo::test {
 
-// What splitting a number leaves of it.
+// A number after being split and joined.
 inline float split_and_joined(float value) {
   const SplitFloat parts = split_float(value);
   return join_float(parts.upper, parts.lower);

@@ -15,7 +15,7 @@ namespace muo::test {
 
 using RankBody = std::function<void(RankContext& rank)>;
 
-// The ranks of one process of a world on the host, a thread each.
+// The ranks of one process of a host world, a thread each.
 class LocalRanks {
  public:
   explicit LocalRanks(const HostWorld& world);
@@ -23,7 +23,7 @@ class LocalRanks {
   // Runs `body` on each of them. If one throws, on_failure() is called, the others are released,
   // and the cause is rethrown.
   void run(const RankBody& body);
-  // Releases all. From any thread.
+  // Releases all waiting ranks. From any thread.
   void abort() noexcept;
   std::function<void()> on_failure = [] {};
 
@@ -39,15 +39,16 @@ class LocalRanks {
   std::exception_ptr cause_, consequence_;
 };
 
-// As many ranks as `split` says in each of its parts, in their order.
+// A world with `split[p]` ranks in process p.
 HostWorld world_of(const std::vector<int>& split, int process, ProcessExchange* exchange);
 
-// A world whose processes are in this one, and exchange by its memory.
+// A world whose processes are simulated in this one, and exchange through memory.
 class SplitWorld {
  public:
   explicit SplitWorld(const std::vector<int>& split);
 
-  // On every rank of every process. If one throws, all are released, and a cause is rethrown.
+  // Runs `body` on every rank of every process. If one throws, all are released, and one cause is
+  // rethrown.
   void run(const RankBody& body);
   void abort() noexcept;
   [[nodiscard]] const MemoryExchange& exchange() const { return exchange_; }

@@ -10,7 +10,7 @@ namespace {
 
 SumOrder order_in_use;
 
-// Terms first, first + step, ... of a product: columns of a matrix whose rows end with its terms,
+// Terms first, first + step, ... of a product: columns of a matrix whose rows contain its terms,
 // else rows.
 struct Terms {
   std::int64_t first = 0, step = 1, count = 0;
@@ -91,8 +91,8 @@ Products::Products(const SumOrder& order)
   order_in_use = order;
 }
 
-Products::Products(host::Gemm gemm) : before_(std::exchange(host::gemm_in_use(), gemm)) {}
+Products::Products(host::Gemm gemm) : before_(std::exchange(host::active_gemm(), gemm)) {}
 
-Products::~Products() { host::gemm_in_use() = before_; }
+Products::~Products() { host::active_gemm() = before_; }
 
 }  // namespace muo::test

@@ -7,19 +7,19 @@
 
 namespace muo::test {
 
-// An order in which a product's terms are added, as a library's kernels may that split them: into
-// `parts` sums in fp32, which are added up from the last to the first. A part is a range of the
-// terms or, interleaved, every parts-th of them.
+// An order of summing a product's terms, as in kernels that split a sum: into `parts` sums in fp32,
+// which are added from the last to the first. A part is a range of the terms or, if interleaved,
+// every parts-th of them.
 struct SumOrder {
   std::int64_t parts = 1;
   bool interleaved = false;
 };
 
-// gemm() in that order.
+// gemm() with that order of sums.
 void gemm_in_order(const GemmArgs& args, const SumOrder& order);
 
-// While it lives, products of the host and of the SIMT tier are computed otherwise, in an order or
-// by a function. No rank may be running when it comes and goes.
+// While it exists, products of the host and the SIMT tier use another order of sums, or another
+// function. No rank may be running when it is constructed or destroyed.
 class Products {
  public:
   explicit Products(const SumOrder& order);

@@ -13,8 +13,8 @@
 
 namespace muo::test {
 
-// Owns the memory of one tensor, aligned as device memory is; zero at first. A tensor without
-// elements has a valid address too.
+// Owns the memory of one tensor, aligned like device memory; zero at first. A tensor without
+// elements has a valid address, too.
 class HostTensor {
  public:
   HostTensor() = default;
@@ -31,7 +31,7 @@ class HostTensor {
     std::copy(values.begin(), values.end(), tensor_.as<T>());
   }
 
-  // A view of this tensor, as operations take it.
+  // A view of this tensor, for operations.
   operator Tensor() const { return tensor_; }  // NOLINT(google-explicit-constructor)
   [[nodiscard]] const Tensor& tensor() const { return tensor_; }
 
@@ -39,7 +39,7 @@ class HostTensor {
   [[nodiscard]] std::span<T> values() const {
     return {tensor_.as<T>(), static_cast<std::size_t>(tensor_.numel())};
   }
-  [[nodiscard]] std::vector<double> doubles() const {  // of fp32 or bf16
+  [[nodiscard]] std::vector<double> doubles() const {  // from fp32 or bf16
     std::vector<double> out;
     if (tensor_.dtype == DType::kBF16)
       for (const BF16 v : values<BF16>())
@@ -48,13 +48,13 @@ class HostTensor {
       out.assign(values().begin(), values().end());
     return out;
   }
-  [[nodiscard]] HostTensor rounded(DType dtype) const {  // a copy of fp32 in fp32 or bf16
+  [[nodiscard]] HostTensor rounded(DType dtype) const {  // a copy of an fp32 tensor in fp32 or bf16
     if (dtype == DType::kF32) return copy();
     HostTensor out(tensor_.shape, DType::kBF16, tensor_.device);
     std::ranges::transform(values(), out.values<BF16>().begin(), to_bf16);
     return out;
   }
-  [[nodiscard]] HostTensor widened() const {  // a copy of fp32 or bf16 in fp32
+  [[nodiscard]] HostTensor widened() const {  // a copy of an fp32 or bf16 tensor in fp32
     const std::vector<double> wide = doubles();
     return {tensor_.shape, std::vector<float>(wide.begin(), wide.end())};
   }
@@ -69,7 +69,7 @@ class HostTensor {
   Tensor tensor_;
 };
 
-// Normal values times `scale`; each `name` gives others.
+// Normally distributed values times `scale`; they differ for each `name`.
 inline void fill_normal(const HostTensor& tensor, std::string_view name, float scale = 1.0F,
                         std::uint64_t seed = 1) {
   const CounterRandom random(seed, name);
@@ -85,7 +85,7 @@ inline HostTensor random_tensor(const Shape& shape, std::string_view name, float
   return out;
 }
 
-// Integers, uniform in [0, bound).
+// Uniformly distributed integers in [0, bound).
 inline HostTensor random_tokens(std::int64_t n, std::int32_t bound, std::string_view name,
                                 std::uint64_t seed = 1) {
   HostTensor out({n}, DType::kI32);

@@ -11,7 +11,7 @@
 
 #include "runtime/tensor.h"
 
-// Tolerances that follow from the arithmetic, and the distances they bound.
+// Tolerances derived from the arithmetic, and the distances that they bound.
 namespace muo::test {
 
 inline constexpr double kUnitF32 = 0x1p-24;  // unit roundoff: half the spacing at 1
@@ -22,16 +22,16 @@ constexpr double unit_of(DType dtype) {
   return dtype == DType::kBF16 ? kUnitBF16 : dtype == DType::kF64 ? kUnitF64 : kUnitF32;
 }
 
-// Worst relative error of `operations` roundings one after the other, such as a sum or a dot
-// product of that length, relative to the sum of magnitudes (Higham 2002, "Accuracy and stability
-// of numerical algorithms", lemma 3.1).
+// Worst relative error of `operations` roundings in sequence, such as in a sum or dot product of
+// that length, relative to the sum of magnitudes (Higham 2002, "Accuracy and stability of numerical
+// algorithms", lemma 3.1).
 inline double worst_case(std::int64_t operations, double unit = kUnitF32) {
   const double nu = static_cast<double>(operations) * unit;
   return nu / (1.0 - nu);
 }
 
-// The same when roundings are independent: lambda sqrt(n) u, exceeded with probability below
-// 2 exp(-lambda^2 / 2) per result, here 3e-8 (Higham & Mary 2019, "A new approach to probabilistic
+// The same for independent roundings: lambda sqrt(n) u, exceeded with probability below 2
+// exp(-lambda^2 / 2) per result, here 3e-8 (Higham & Mary 2019, "A new approach to probabilistic
 // rounding error analysis", theorem 2.4).
 inline double probable(std::int64_t operations, double unit = kUnitF32) {
   constexpr double kLambda = 6.0;
@@ -57,7 +57,7 @@ double distance(std::span<const T> got, std::span<const double> want) {
   return std::isnan(out) ? std::numeric_limits<double>::infinity() : out;
 }
 
-// distance / |want|; if want is zero, the distance.
+// distance / |want|, or the distance if want is zero.
 template <class T>
 double relative_error(std::span<const T> got, std::span<const double> want) {
   const double size = frobenius<double>(want);
@@ -69,8 +69,8 @@ double relative_error(const std::vector<T>& got, const std::vector<double>& want
   return relative_error<T>(std::span<const T>(got), std::span<const double>(want));
 }
 
-// Largest |got[i] - want[i]| / scale[i], where scale[i] > 0 is the magnitude that the rounding
-// errors of element i are relative to, e.g. sum_k |a_ik| |b_kj| of a product.
+// Largest |got[i] - want[i]| / scale[i], where scale[i] > 0 is the magnitude to which the rounding
+// errors of element i are relative, e.g. sum_k |a_ik| |b_kj| for a product.
 template <class T>
 double worst_element(std::span<const T> got, std::span<const double> want,
                      std::span<const double> scale) {
@@ -86,7 +86,7 @@ double worst_element(std::span<const T> got, std::span<const double> want,
   return worst;
 }
 
-// Floats between a and b; equal values (and +0, -0) are at distance 0.
+// Number of floats between a and b; equal values (and +0, -0) have distance 0.
 inline std::int64_t ulps_between(float a, float b) {
   const auto ordered = [](float x) {
     const auto bits = std::bit_cast<std::int32_t>(x);
@@ -102,7 +102,7 @@ inline double ulp_error(float got, double want) {
   return std::abs(static_cast<double>(got) - want) / std::ldexp(1.0, std::ilogb(magnitude) - 23);
 }
 
-// f'(x[i]) of a scalar function of a vector, central differences in double, step h.
+// f'(x[i]) of a scalar function of a vector, by central differences in double, with step h.
 template <class Function>
 std::vector<double> central_differences(const Function& f, std::vector<double> x, double h) {
   std::vector<double> gradient(x.size());

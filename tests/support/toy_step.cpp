@@ -21,7 +21,7 @@
 namespace muo::test {
 namespace {
 
-// One rank's step, for tracing and for running.
+// One rank's step, used for tracing and for running.
 class ToyRankStep {
  public:
   ToyRankStep(const ToyRun& run, const RankContext& rank, Arena& arena)
@@ -99,7 +99,7 @@ class ToyRankStep {
   std::vector<std::uint64_t> seen_;
 };
 
-std::vector<float> values_of(const Tensor& tensor) {  // of fp32 or bf16
+std::vector<float> values_of(const Tensor& tensor) {  // from fp32 or bf16
   std::vector<float> values(static_cast<std::size_t>(tensor.numel()));
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = tensor.dtype == DType::kBF16 ? to_f32(tensor.as<BF16>()[i]) : tensor.as<float>()[i];
@@ -114,7 +114,7 @@ std::vector<float> values_of(const StateEntry& entry) {
   return values;
 }
 
-void set_values(const StateEntry& entry, std::span<const float> values) {  // a master's
+void set_values(const StateEntry& entry, std::span<const float> values) {  // of a master
   if (!entry.upper) {
     std::ranges::copy(values, entry.values.as<float>());
     return;
@@ -126,7 +126,7 @@ void set_values(const StateEntry& entry, std::span<const float> values) {  // a 
   }
 }
 
-// Not a number in every bit that counts: fp32 and bf16 alike.
+// Fills it with bits that are a NaN in fp32 and bf16 alike.
 void spoil(const Tensor& tensor) { std::fill_n(tensor.data, tensor.bytes(), std::byte{0xFF}); }
 
 ToyRank result_of(const ToyRun& run, const optim::ShardedStep& step) {
@@ -162,7 +162,7 @@ ToyRank run_rank(const ToyRun& run, RankContext& rank) {
   PlannedArena arena(rank.device, plan_rank(run, rank.rank), rank.common);
   ToyRankStep step(run, rank, arena);
   optim::ShardedStep& sharded = step.sharded();
-  for (int turn = 0; turn < rank.world; ++turn) {  // one after another: replicas may be common
+  for (int turn = 0; turn < rank.world; ++turn) {  // sequentially: replicas may be common
     for (std::size_t i = 0; turn == rank.rank && i < run.params.size(); ++i)
       spoil(sharded.weight(i));
     rank.barrier.arrive({}, "spoiling");
@@ -278,7 +278,8 @@ void toy_gradient(std::span<float> out, const std::string& name, std::int64_t st
     std::fill(out.begin(), out.end(), 0.0F);
     return;
   }
-  // Two patterns, mixed differently by every row: no rank's gradient is a multiple of another's.
+  // Two patterns, mixed differently in every row, so that no rank's gradient is a multiple of
+  // another's.
   const CounterRandom random(9, name);
   float even = 0;
   float odd = 0;

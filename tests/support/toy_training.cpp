@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kVocab = 61;
 
-// Row g of step s: a walk in which the next token follows from the last one, mostly.
+// Row g of step s: a walk in which the next token mostly follows from the last one.
 void fill_row(std::int64_t step, std::int64_t g, std::span<std::int32_t> row) {
   const CounterRandom random(7, "toy data");
   const auto base = static_cast<std::uint64_t>((step * kTrainingRows + g) * 64);
@@ -42,8 +42,8 @@ void perturb(graphs::RunState& state, std::uint64_t seed, int step) {
 
 }  // namespace
 
-app::RunConfig toy_config(const ToyTraining& run) {
-  app::RunConfig config;
+trainer::RunConfig toy_config(const ToyTraining& run) {
+  trainer::RunConfig config;
   config.options.sharding = {.strategy = run.strategy,
                              .gather = value_of<optim::Gather>(run.gather).value(),
                              .replicas = value_of<optim::ReplicaAt>(run.replicas),
@@ -70,11 +70,11 @@ app::RunConfig toy_config(const ToyTraining& run) {
         .dtype = kBF16, .gradient_wire = kBF16, .weight_wire = kBF16, .embedding_state = kBF16};
   }
   if (run.lean) {
-    app::NumberOptions& numbers = config.options.numbers;
+    trainer::NumberOptions& numbers = config.options.numbers;
     numbers.momentum_state = numbers.adam_state = DType::kBF16;
     numbers.embedding_state = DType::kF32;
     numbers.gradient_wire = DType::kF32;
-    numbers.master_weights = app::MasterWeights::kSplit;
+    numbers.master_weights = trainer::MasterWeights::kSplit;
   }
   if (run.bf16_gradients)
     config.options.numbers.gradients = *(config.options.numbers.gradient_wire = DType::kBF16);
@@ -108,7 +108,7 @@ void expect_bitwise(const ToyCurves& got, const ToyCurves& want, const std::stri
   EXPECT_EQ(got.losses, want.losses) << what;
   EXPECT_EQ(got.grad_norms, want.grad_norms) << what;
   EXPECT_EQ(got.weights, want.weights) << what;
-  // Ranks that hold other parts of a weight sum its squares in another order.
+  // Ranks that hold different parts of a weight sum its squares in different orders.
   EXPECT_LE(relative_error(got.updates, want.updates), 1e-13) << what;
 }
 
@@ -173,11 +173,12 @@ void expect_within(const Agreement& bounds, const ToyCurves& got, const std::str
   EXPECT_LE(curve_distance(got.losses, want.losses), bounds.losses) << what;
   EXPECT_LE(relative_error(got.weights, {want.weights.begin(), want.weights.end()}), bounds.weights)
       << what;
-  // By the triangle inequality: norms of weights are as far apart as the weights at most, those of
-  // changes as the weights before and after. Weights were no further apart in earlier steps.
-  const double apart = bounds.weights * frobenius<float>(want.weights);
+  // By the triangle inequality, norms of weights differ by at most the distance of the weights, and
+  // those of changes by that of the weights before and after. In earlier steps weights were no
+  // further apart.
+  const double bound = bounds.weights * frobenius<float>(want.weights);
   EXPECT_LE(distance<double>(got.updates, want.updates),
-            apart * std::sqrt(5.0 * static_cast<double>(got.losses.size())))
+            bound * std::sqrt(5.0 * static_cast<double>(got.losses.size())))
       << what;
 }
 

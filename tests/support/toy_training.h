@@ -12,8 +12,9 @@ namespace muo::test {
 inline constexpr std::int64_t kTrainingRows = 60;  // per step
 inline constexpr std::int64_t kTrainingSeqLen = 12;
 
-// A small training run through the real parts (plan, memory plan, graphs, device group) on made-up
-// data with structure to learn. The global batch is the same for every world that divides `rows`.
+// A small training run with the real components (plan, memory plan, graphs, device group) on
+// artificial data with learnable structure. The global batch is the same for every world that
+// divides `rows`.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): in the order in which tests name them
 struct ToyTraining {
   int world = 1;
@@ -27,52 +28,52 @@ struct ToyTraining {
   model::Recompute recompute = {};
   bool timed = false;                 // see StepShape
   std::int64_t rows = kTrainingRows;  // per step
-  bool nanochat_bf16 = false;  // all extras, bf16 wherever it can be; else the plain model in fp32
-  // Momentum and AdamW's moments in bf16, rounded stochastically, and split masters where weights
-  // are bf16; gradients travel in fp32, so that strategies do not differ in what they round.
+  bool nanochat_bf16 = false;  // all extras, bf16 wherever possible; else the plain model in fp32
+  // Momentum and AdamW's moments in bf16, rounded stochastically, and split masters for bf16
+  // weights; gradients are sent in fp32, so that strategies do not differ in rounding.
   bool lean = false;
-  bool bf16_gradients =
-      false;           // of weights of bf16; else fp32, rounded on their way if nanochat_bf16
-  bool gates = false;  // with value embeddings, which have gates
-  std::int32_t document_token = -1;  // GptConfig's: of 61, each in about a fifth of the rows
-  // Not 0: before each step, as rounding differs in each, every weight moves by one ulp, up or
-  // down.
+  bool bf16_gradients = false;  // of bf16 weights; else fp32, rounded when sent if nanochat_bf16
+  bool gates = false;           // with value embeddings, which have gates
+  // See GptConfig. Each of 61 tokens occurs in about a fifth of the rows.
+  std::int32_t document_token = -1;
+  // If not 0: before each step every weight moves by one ulp, up or down, to model the rounding of
+  // each step.
   std::uint64_t perturbation = 0;
   std::optional<std::uint64_t> random_order = {};
   bool nan_between_steps = false;  // see WholeRun
   bool interrupted = false;        // see WholeRun
-  GroupOptions devices = {};       // plugin, ranks_per_device and communicator count
+  GroupOptions devices = {};       // only plugin, ranks_per_device and communicator are used
   // Called on every rank's thread, before each step.
   std::function<void(RankContext&, graphs::RunState&, int step)> before_step = {};
 };
 
 using ToyCurves = RunCurves;
 
-app::RunConfig toy_config(const ToyTraining& run);
+trainer::RunConfig toy_config(const ToyTraining& run);
 ToyCurves train(const ToyTraining& run);
 
 void expect_bitwise(const ToyCurves& got, const ToyCurves& want, const std::string& what);
 // By replay, eagerly, and in two random orders of the graphs' nodes (one under sanitizers).
 void expect_bitwise_in_every_form(ToyTraining run, const ToyCurves& want, const std::string& what);
 
-// What agreement means where only the order of rounding differs (decision derived-tolerances): 4
-// times the median distance of 8 runs, perturbed by one ulp, from the unperturbed one.
+// Bounds for runs that differ only in the order of rounding (decision derived-tolerances): 4 times
+// the median distance of 8 runs, perturbed by one ulp, from the unperturbed one.
 struct Agreement {
   double losses = 0;
   double weights = 0;  // relative, Frobenius
 };
-// Whether the other side's products add their terms as the host's do, or may in any order, as those
-// of a GPU's library: then products of the perturbed runs are summed in 8 other orders.
+// Order of sums in the other run's products: the host's, or any, as in a GPU's library; for the
+// latter the products of the perturbed runs are summed in 8 other orders.
 enum class SumsAre : std::uint8_t { kTheHosts, kInAnyOrder };
 Agreement agreement(const ToyTraining& run, SumsAre sums = SumsAre::kTheHosts);
 
-// The first steps of the plain model on one host rank, and how far others may be from them. Both
-// are made once in a process, as the control runs are slow.
+// The first steps of the plain model on one host rank, and the allowed distance from them. Both are
+// computed once per process, as the control runs are slow.
 const ToyCurves& toy_reference(int steps);
 const Agreement& toy_bounds(int steps, SumsAre sums = SumsAre::kTheHosts);
 void expect_toy_agreement(const ToyCurves& got, const std::string& what);
-// The same of a device, whose library adds up in an order of its own, and whose exp and log are
-// others, but within 2 ulp, as the host's are. Perturbed weights say nothing of these, as they are
+// The same for a device, whose library sums in an order of its own, and whose exp and log differ,
+// but within 2 ulp, like the host's. Perturbed weights do not cover the latter errors, which are
 // the same in every row.
 Agreement toy_device_bounds(int steps);
 void expect_toy_device_agreement(const ToyCurves& got, const std::string& what);

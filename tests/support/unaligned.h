@@ -6,8 +6,8 @@
 
 namespace muo::test {
 
-// The values of a tensor one element into memory that ends where they end: at an address, as views
-// may have one, that no access of several elements can use.
+// The values of a tensor one element into memory that ends with them: at an address that a view may
+// have, but that no access of several elements supports.
 class Unaligned {
  public:
   explicit Unaligned(const HostTensor& values)

@@ -17,7 +17,7 @@ namespace muo::test {
 namespace {
 
 struct Inputs {
-  explicit Inputs(const app::RunConfig& config)
+  explicit Inputs(const trainer::RunConfig& config)
       : shape{config.step.accumulation, config.step.batch, config.model.seq_len},
         inputs(static_cast<std::size_t>(shape.numel())),
         targets(inputs.size()) {}
@@ -43,11 +43,11 @@ struct Inputs {
   std::vector<std::int32_t> inputs, targets;
 };
 
-// Remembers what of an arena holds nothing between steps.
+// Records tensors of an arena that keep nothing between steps.
 class StepMemory final : public Arena {
  public:
   explicit StepMemory(Arena& arena) : arena_(arena) {}
-  // Before the device is sealed.
+  // Call it before the device is sealed.
   void make_nans(Device& device) {
     std::int64_t most = 0;
     for (const Tensor& tensor : tensors_)
@@ -60,7 +60,7 @@ class StepMemory final : public Arena {
     if (spec.lifespan == Lifespan::kStep) tensors_.push_back(out);
     return out;
   }
-  // Every rank calls it: no rank works on another's memory meanwhile.
+  // Every rank calls it; a barrier, so that no rank uses another's memory meanwhile.
   void fill_with_nans(RankContext& rank) {
     rank.barrier.arrive({}, "before the NaNs");
     for (const Tensor& tensor : tensors_) {
@@ -80,7 +80,7 @@ class StepMemory final : public Arena {
   std::vector<Tensor> tensors_;
 };
 
-// What forward would read of this rank's masters, into its place in all parameters.
+// Copies this rank's masters, in the dtype that forward reads, into their places in all parameters.
 void take_shards(RankContext& rank, const graphs::RunState& state,
                  const std::vector<ParamSpec>& params, std::vector<float>& weights) {
   std::vector<float> values;
@@ -117,11 +117,11 @@ void take_shards(RankContext& rank, const graphs::RunState& state,
   }
 }
 
-// Requests the interruption of a group in two attempts at each step, somewhere in it or soon after;
-// on a device, whose launches are all soon made, the first time at once.
+// Requests the interruption of a group in two attempts of each step, at a random point in it or
+// soon after; on a device, which launches all work early, the first time immediately.
 class Interruptions {
  public:
-  // Leaders of barriers call these.
+  // Called by leaders of barriers.
   void begin(Interruption& group, int attempt, bool on_host) {
     const std::lock_guard lock(mutex_);
     group_ = attempt < kAttempts ? &group : nullptr;
@@ -161,7 +161,7 @@ class Interruptions {
   std::jthread thread_{[this](const std::stop_token& ends) { request(ends); }};
 };
 
-// Calls step() until it is not given up; returns how often it was.
+// Calls step() until it is not interrupted; returns the number of interruptions.
 template <class Step>
 int step_despite(Interruptions* interruptions, RankContext& rank, const Step& step) {
   if (interruptions == nullptr) {
@@ -192,7 +192,7 @@ void take_update(const graphs::RunState& state, std::int64_t step, std::vector<d
 void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpec>& params,
               const optim::ShardingPlan& plan, Interruptions* interruptions, RunCurves& result,
               std::mutex& mutex) {
-  const app::RunConfig& config = run.config;
+  const trainer::RunConfig& config = run.config;
   PlannedArena arena(rank.device, graphs::plan_rank_memory(config, params, plan, rank.rank),
                      rank.common);
   StepMemory step_memory(arena);
@@ -238,9 +238,9 @@ void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpe
 }  // namespace
 
 RunCurves run_whole(const WholeRun& run) {
-  const app::RunConfig& config = run.config;
+  const trainer::RunConfig& config = run.config;
   const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
-  const optim::ShardingPlan plan = app::make_sharding_plan(config, params);
+  const optim::ShardingPlan plan = trainer::make_sharding_plan(config, params);
   RunCurves result;
   std::mutex mutex;
   GroupOptions options = config.group;

@@ -6,23 +6,23 @@
 #include <span>
 #include <vector>
 
-#include "app/run/run_config.h"
 #include "graphs/run_state.h"
+#include "trainer/run/run_config.h"
 
 namespace muo::test {
 
-// A training run through the real parts (plan, memory plan, graphs, device group), without data
+// A training run with the real components (plan, memory plan, graphs, device group), without data
 // files, logs and checkpoints.
 struct WholeRun {
-  app::RunConfig config;  // options: strategy, graph and seed are used
+  trainer::RunConfig config;  // options: strategy, graph and seed are used
   int steps = 0;
   std::optional<std::uint64_t> random_order = {};
-  // Before each step all bits of what holds nothing between steps (Lifespan::kStep) become one,
-  // which is a NaN in every floating-point type: a kernel that reads what nobody wrote shows.
+  // Before each step, sets all bits of memory that keeps nothing between steps (Lifespan::kStep), a
+  // NaN in every floating-point type, so that kernels that read unwritten memory are detected.
   bool nan_between_steps = false;
-  // Each step is interrupted up to twice, anywhere in it.
+  // Interrupts each step up to twice, at random points.
   bool interrupted = false;
-  // The seq_len + 1 tokens of global row g of a step. On every rank's thread.
+  // Fills the seq_len + 1 tokens of global row g of a step. Called on every rank's thread.
   std::function<void(std::int64_t step, std::int64_t g, std::span<std::int32_t> row)> fill_row;
   // Called on every rank's thread: after the initial weights, and before each step.
   std::function<void(RankContext&, graphs::RunState&)> started = {};
@@ -33,15 +33,15 @@ struct RunCurves {
   std::vector<double> losses;      // per step, over the global batch
   std::vector<double> grad_norms;  // per step
   std::vector<std::int32_t> committed;
-  std::vector<double> updates;  // roots of the UpdateSquares of each step, if all are committed
-  std::vector<float> weights;   // all parameters of rank 0's replica, one after another
-  int given_up = 0;             // steps that were begun, where interrupted
+  std::vector<double> updates;  // roots of each step's UpdateSquares, if all steps are committed
+  std::vector<float> weights;   // all parameters of rank 0's replica, concatenated
+  int given_up = 0;             // number of interrupted steps
   std::int64_t allocations_while_running = 0;  // device allocations after start-up, all ranks
 };
 
 RunCurves run_whole(const WholeRun& run);
 
-// All parameters of a rank's replica, one after another, as fp32.
+// All parameters of a rank's replica, concatenated, as fp32.
 std::vector<float> replica_values(RankContext& rank, const graphs::RunState& state);
 
 double median(std::vector<double> values);

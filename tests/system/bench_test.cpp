@@ -16,7 +16,7 @@ using test::Outcome;
 using test::run_program;
 using ::testing::HasSubstr;
 
-// Two ranks, two micro-steps, of a model that a test can wait for.
+// Two ranks and two micro-steps of a small model.
 std::string options(const std::string& what, const std::string& more) {
   return "bench " + what +
          " --model plain --n-layer 2 --n-embd 32 --n-head 2 --max-seq-len 16 --device-batch-size 2 "
@@ -69,11 +69,11 @@ TEST(Bench, AStepsOperationsAreItsTime) {
               step * (of_step["waiting_for_devices"].get<double>() +
                       of_step["waiting_for_processor"].get<double>()),
               1e-6 * step);
-  // What is not in rows is the host's: copies of a batch, the launch. How much, other programs
-  // decide.
+  // The rest is the host's work: copies of a batch, the launch. Its amount depends on the machine's
+  // load.
   EXPECT_GT(of_step["between"].get<double>(), 0);
-  // A device's 64 tokens: forward and twice that backward of 12 matrices of 32 x 32 and their like,
-  // and of 320 padded rows of lm_head.
+  // A device's 64 tokens: forward, and twice that for backward, of 12 matrices of 32 x 32 or
+  // equivalent, and of 320 padded rows of lm_head.
   EXPECT_NEAR(gflop, 1e-9 * 3 * 2 * 64 * (2 * 12 * 32 * 32 + 320 * 32), 1e-12);
   const nlohmann::json& shares = out["of_operations"];
   EXPECT_NEAR(shares["gemm"].get<double>() + shares["attention"].get<double>() +
@@ -94,7 +94,7 @@ TEST(Bench, OperationsAreTimedInGraphsOfTheHost) {
     const Outcome outcome = run_program(options("step", where), environment);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_THAT(outcome.out, HasSubstr("no table of operations"));
-    EXPECT_THAT(outcome.out, HasSubstr("backward"));  // in the table of phases
+    EXPECT_THAT(outcome.out, HasSubstr("backward"));  // a row of the table of phases
   }
 }
 
@@ -127,7 +127,7 @@ TEST(Bench, SaysItInATableToo) {
 TEST(Bench, TheUpdateAloneByStrategy) {
   for (const std::string& where : {kHost, kSimt}) {
     const bool host = where == kHost;
-    if (test::kSanitized && !host) continue;  // the measuring is one code for both
+    if (test::kSanitized && !host) continue;  // both use the same measuring code
     const std::string environment = host ? "" : "MUO_CUDA_PLUGIN=muograph_simt";
     const nlohmann::json out = measured(options("optimizer", where), environment);
     ASSERT_EQ(out["strategies"].size(), optim::strategy_names().size());
@@ -136,7 +136,8 @@ TEST(Bench, TheUpdateAloneByStrategy) {
       const nlohmann::json& row = out["strategies"][i];
       EXPECT_EQ(row["strategy"], optim::strategy_names()[i]);
       const double ms = row["update_ms"].get<double>();
-      // Two layers of 6 matrices, of 32 x 32 or 4 times that: 5 (4 n n m + 2 n n n) each.
+      // Two layers of 6 matrices, of 32 x 32 or 4 times that; each of the 5 iterations takes 4 n n
+      // m + 2 n n n FLOPs.
       const double flops = 2 * 5 * (4 * 6.0 + 2 * 18.0) * 32 * 32 * 32;
       EXPECT_NEAR(row["gflops_per_device"].get<double>() * ms * 2, 1e-6 * flops, 1e-9 * flops);
       EXPECT_EQ(row["steps_ms"].size(), 3U);
@@ -163,7 +164,8 @@ TEST(Bench, RefusesWhatItCannotMeasure) {
   EXPECT_THAT(run_program("bench").out, HasSubstr("muograph bench COMMAND --help"));
   const Outcome unknown = run_program("bench lunch");
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("unknown subcommand 'lunch': give step, launch, optimizer"));
+  EXPECT_THAT(unknown.err,
+              HasSubstr("unknown subcommand 'lunch': expected step, launch, optimizer"));
   EXPECT_EQ(run_program(options("step", kHost + "--steps 0")).code, 2);
   EXPECT_THAT(run_program("bench step --help").out, HasSubstr("--steps N"));
   EXPECT_THAT(run_program("bench --help").out, HasSubstr("step|launch|optimizer"));

@@ -14,7 +14,7 @@
 #include "support/program.h"
 #include "system/training_run.h"
 
-// Runs that go on with another batch, or on other devices: which rows they read, what they count.
+// Runs resumed with another batch, or on other devices: which rows they read, and what they count.
 namespace muo {
 namespace {
 
@@ -25,13 +25,13 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr std::int64_t kLength = 32;   // of a row
-constexpr std::uint16_t kFirst = 200;  // begins documents
+constexpr std::int64_t kLength = 32;   // tokens of a row
+constexpr std::uint16_t kFirst = 200;  // token that begins documents
 
 class ChangedBatch : public Training {
  protected:
   ChangedBatch() {
-    // More documents than wait to be packed, so that packed rows differ.
+    // More documents than the packing buffer holds, so that packed rows differ.
     std::mt19937 random(1);
     std::vector<std::uint16_t> tokens;
     for (int document = 0; document < 3000; ++document) {
@@ -42,7 +42,7 @@ class ChangedBatch : public Training {
     text_ = shard("tokens.bin", tokens);
   }
 
-  // No weight changes, so that the loss of a step tells which rows it read.
+  // Weights stay constant, so that a step's loss identifies its rows.
   [[nodiscard]] std::string command(const std::string& out, const std::string& more) const {
     return fmt::format(
         "train --data {} --bos-token {} --out {} --model plain --depth 1 --n-embd 32 --n-head 2 "
@@ -60,7 +60,7 @@ class ChangedBatch : public Training {
   }
 };
 
-// Steps of so many rows each.
+// A part of a run: `steps` steps of `rows` rows each, with the options `more`.
 struct Part {
   std::int64_t steps, rows;
   std::string more;
@@ -73,7 +73,7 @@ TEST_F(ChangedBatch, GoesOnWithTheNextRowAndCountsEveryToken) {
     const std::string packed = " --packing " + packing;
     train("rows-" + packing,
           fmt::format("--devices 1 --total-batch-size {} --num-iterations 30{}", kLength, packed));
-    const std::vector<double> rows = losses("rows-" + packing);  // of each row
+    const std::vector<double> rows = losses("rows-" + packing);  // losses of single rows
     ASSERT_EQ(rows.size(), 30U);
     std::int64_t steps = 0, row = 0;
     std::vector<double> want;
@@ -104,7 +104,7 @@ TEST_F(ChangedBatch, GoesOnWithTheNextRowAndCountsEveryToken) {
     EXPECT_EQ(json::parse(run_program(given + "--json").out)["total_tokens"], 960 + 7 * 64);
     EXPECT_THAT(run_program(given).out,
                 HasSubstr("horizon: 20 steps, 13 of them done with 960 tokens, the others of 64:"));
-    // An automatic horizon counts them, too: 10 tokens for each parameter, in steps of 64.
+    // An automatic horizon includes the tokens trained before: 10 per parameter, in steps of 64.
     const json longer = json::parse(run_program(plan + "--json --target-param-data-ratio 10").out);
     EXPECT_EQ(longer["iterations"], 13 + (longer["target_tokens"].get<std::int64_t>() - 960) / 64);
   }
@@ -117,7 +117,7 @@ TEST_F(ChangedBatch, WhatWasAutomaticGivesWay) {
   const Outcome fewer = train("rows", "--total-batch-size 64 --num-iterations 2 --resume auto");
   EXPECT_THAT(fewer.out, HasSubstr("device-batch-size 4, now 2; total-batch-size 128, now 64"));
 
-  // Tokens of a step that were automatic are the nearest to what was asked for that devices divide.
+  // An automatic total becomes the multiple for the new devices that is nearest to the target.
   const std::string run = "--resume auto --num-iterations ";
   train("total", "--target-batch-size 128 --devices 2 --num-iterations 1");
   const std::string two = config("total");
@@ -130,7 +130,7 @@ TEST_F(ChangedBatch, WhatWasAutomaticGivesWay) {
   EXPECT_THAT(config("total"), HasSubstr("\ntotal-batch-size = 128\n"));
   EXPECT_EQ(metrics("total", "train").back()["tokens"], 128 + 128 + 96 + 128);
 
-  // A given total does not give way: the user has to give another one.
+  // An explicit total is not changed: the user must give another one.
   train("given", "--total-batch-size 128 --devices 2 --num-iterations 1");
   const Outcome refused = run_program(command("given", run + "2 --devices 3"));
   EXPECT_EQ(refused.code, 2);
@@ -146,9 +146,9 @@ TEST_F(ChangedBatch, WithRowsOfAnotherLengthIsRefused) {
     const Outcome refused = run_program("train --resume " + path("run").string() +
                                         " --num-iterations 2 --max-seq-len " + length);
     EXPECT_EQ(refused.code, 2);
-    EXPECT_THAT(refused.err, AllOf(HasSubstr("--max-seq-len " + length +
-                                             ": the run that goes on has rows of 32"),
-                                   HasSubstr("leave the option out, or start a new run")));
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr("--max-seq-len " + length + ": the resumed run has rows of 32"),
+                      HasSubstr("leave the option out, or start a new run")));
     EXPECT_EQ(std::ranges::count(refused.err, '\n'), 1) << refused.err;
   }
 }

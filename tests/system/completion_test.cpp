@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "app/cli.h"
+#include "cli/cli.h"
 #include "support/command.h"
 #include "support/paths.h"
 
@@ -28,11 +28,11 @@ std::vector<std::string> lines_of(const std::string& text) {
   return out;
 }
 
-// How the last of `words` may go on.
+// Completions of the last of `words`.
 std::vector<std::string> completions(const std::vector<const char*>& words) {
   std::vector<const char*> arguments = {"complete"};
   std::ranges::copy(words, std::back_inserter(arguments));
-  return lines_of(std::get<app::Answer>(app::parse_command_line(arguments)).text);
+  return lines_of(std::get<cli::Answer>(cli::parse_command_line(arguments)).text);
 }
 
 TEST(Completion, OfCommandsAndTheirMembers) {
@@ -65,7 +65,7 @@ TEST(Completion, OfValuesThatAreFewWordsAndElseOfFiles) {
 
 TEST(Completion, BashAsksTheProgram) {
   const std::string setup = "bash -c 'source " + test::source_directory() +
-                            "/src/app/completion/muograph.bash; COMP_WORDS=(" + test::program() +
+                            "/src/cli/completion/muograph.bash; COMP_WORDS=(" + test::program() +
                             " ";
   const auto complete = [&](const std::string& words, int current) {
     const test::Outcome outcome =
@@ -81,11 +81,11 @@ TEST(Completion, BashAsksTheProgram) {
 
 TEST(Completion, ZshAsksTheProgram) {
   if (test::run_command("command -v zsh").code != 0) GTEST_SKIP() << "there is no zsh";
-  // Its completion system's functions, which print what they would offer.
+  // Replacements of the shell's completion functions, which print what they would offer.
   const std::string setup =
       "zsh -fc 'compadd() { print -l -- ${(P)2} }; _files() { print files }; "
       "complete() { source " +
-      test::source_directory() + "/src/app/completion/_muograph }; words=(" + test::program() + " ";
+      test::source_directory() + "/src/cli/completion/_muograph }; words=(" + test::program() + " ";
   const auto complete = [&](const std::string& words, int current) {
     const test::Outcome outcome = test::run_command(
         setup + words + ") CURRENT=" + std::to_string(current + 1) + "; complete'");

@@ -1,5 +1,5 @@
-// Every file of configs/, on a machine with GPUs that nobody has, and what configs/README.md says
-// of it.
+// Plans every file of configs/ on GPUs that need not exist, and compares the results with
+// configs/README.md.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,10 +24,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
 
-// Planned, not executed: the SIMT tier stands in for the plug-in.
+// Planned only, with the SIMT tier in place of the CUDA plug-in.
 constexpr std::string_view kMachine =
     "MUO_CUDA_PLUGIN=muograph_simt CUDA_STAND_IN_GPUS=8 SIMT_GPU_MEMORY=80000000000";
-// The peak that the hours of the table are half of, and the seconds of one.
+// FLOP/s that the table's hours assume, half of an H100's peak, and the seconds of an hour.
 constexpr double kHalfPeak = 989e12 / 2, kHour = 3600;
 
 fs::path configs() { return fs::path(test::source_directory()) / "configs"; }
@@ -39,7 +39,7 @@ json planned(const std::string& name, const std::string& options) {
   return outcome.code == 0 ? json::parse(outcome.out) : json();
 }
 
-// The cells of the table's row of a file.
+// Cells of a file's row in the table.
 std::vector<std::string> row_of(const std::string& name) {
   std::istringstream readme(test::read_file(configs() / "README.md"));
   for (std::string line; std::getline(readme, line);) {
@@ -78,15 +78,15 @@ TEST(Configs, CostWhatTheirTableSaysAndFitGpusOf80GB) {
     EXPECT_EQ(row[kSteps], grouped(plan["iterations"])) << name;
     const double flops = plan["total_flops"];
     EXPECT_EQ(row[kFlops], fmt::format("{:.1e}", flops).erase(4, 1)) << name;
-    if (row[kMemory].empty()) continue;  // for a CPU
+    if (row[kMemory].empty()) continue;  // a configuration for a CPU
     EXPECT_EQ(row[kHours], fmt::format("{:.2g}", flops / kHalfPeak / kHour)) << name;
-    // The speedrun's file says how many devices, and what it says of rows holds for these.
+    // The speedrun's file sets the number of devices, so that its rows hold for that number only.
     const bool of_eight = name == "speedrun-8gpu.toml";
     EXPECT_EQ(row[kMemory],
               fmt::format("{} / {} GB", of_eight ? "-" : gigabytes(planned(name, "--devices 1")),
                           gigabytes(of_eight ? plan : planned(name, "--devices 8"))))
         << name;
-    // The file says the same, if it says anything of it.
+    // The file's comment gives the same figures, if any.
     std::string text = test::read_file(entry.path());
     std::ranges::replace(text, '\n', ' ');
     if (text.find("Predicted") == std::string::npos) continue;
@@ -99,7 +99,7 @@ TEST(Configs, CostWhatTheirTableSaysAndFitGpusOf80GB) {
   EXPECT_GE(files, 11);
 }
 
-// fetch_fineweb.sh fetches as many shards of 10^8 tokens as a run reads once.
+// The number of shards of 10^8 tokens to fetch is what a run reads once.
 TEST(Configs, NameAsManyShardsAsTheyRead) {
   constexpr std::int64_t kShardTokens = 100'000'000;
   int files = 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`scripts/convert_nanogpt_data.py`: shards that have the ids of nanoGPT's files.
+"""Tests that shards of `scripts/convert_nanogpt_data.py` have the ids of nanoGPT's files.
     tests/system/convert_nanogpt_data_test.py"""
 import array
 import pathlib

@@ -16,7 +16,7 @@ using test::Outcome;
 using test::run_program;
 using testing::HasSubstr;
 
-// With the SIMT tier in the place of GPUs: nothing of the program may depend on host memory.
+// Training with the SIMT tier in place of GPUs: the program must not rely on host memory.
 class DeviceTraining : public Training {};
 
 TEST_F(DeviceTraining, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
@@ -36,11 +36,11 @@ TEST_F(DeviceTraining, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
     EXPECT_NEAR(got[i], want[i], 1e-5) << "step " << i;
   EXPECT_NEAR(metrics("device", "eval").back()["val_loss"].get<double>(),
               metrics("host", "eval").back()["val_loss"].get<double>(), 1e-5);
-  // A checkpoint knows nothing of where it was made.
-  train("resumed",
-        run + "--backend host --resume " + app::checkpoint_directory(path("device"), 2).string());
+  // A checkpoint does not depend on the backend that wrote it.
+  train("resumed", run + "--backend host --resume " +
+                       trainer::checkpoint_directory(path("device"), 2).string());
   EXPECT_NEAR(losses("resumed").back(), want.back(), 1e-5);
-  // The others who read one may run on a device as well.
+  // The other commands that read one run on a device as well.
   const std::string sample =
       "sample --max-tokens 5 --temperature 0 --prompt line --checkpoint " + path("device").string();
   const Outcome text = run_program(sample + " --backend cuda", "MUO_CUDA_PLUGIN=muograph_simt");
@@ -85,7 +85,7 @@ TEST_F(DeviceTraining, HowAttentionIsComputedIsSaidRecordedAndRefusedInTime) {
   const std::string config = test::read_file(path("run") / "config.toml");
   EXPECT_THAT(config, HasSubstr("attention = \"portable\""));
   EXPECT_THAT(config, HasSubstr("deterministic = false"));
-  // The run's own configuration goes on, and what is given otherwise is listed.
+  // The run's configuration is kept, and changed options are listed.
   const Outcome own = train_with("--resume auto --num-iterations 3 --attention own");
   ASSERT_EQ(own.code, 0) << own.err;
   EXPECT_THAT(own.out, HasSubstr("attention, window 32: own kernels on tensor cores"));
@@ -94,15 +94,15 @@ TEST_F(DeviceTraining, HowAttentionIsComputedIsSaidRecordedAndRefusedInTime) {
   EXPECT_THAT(own.out, testing::Not(HasSubstr("deterministic off, now")));
   const Outcome both = train_with("--resume auto --num-iterations 4 --deterministic on");
   ASSERT_EQ(both.code, 0) << both.err;
-  EXPECT_THAT(both.out, HasSubstr("not as in "));
+  EXPECT_THAT(both.out, HasSubstr("changed since "));
   EXPECT_THAT(both.out, HasSubstr("deterministic off, now on"));
   EXPECT_THAT(both.out, testing::Not(HasSubstr("deterministic: off: ")));
   const std::string eval = "eval --backend host --devices 1 --checkpoint " + path("run").string();
   EXPECT_EQ(run_program(eval, "MUO_ATTENTION=flash").code, 2);
 }
 
-// Two ranks on one GPU with four hardware queues: a collective that spins lies in front of what the
-// other rank's needs, and what the message advises helps.
+// Two ranks on one GPU with four hardware queues: a spinning collective blocks the queue of work
+// that the other rank needs, and the advice of the message solves it.
 TEST_F(DeviceTraining, TooFewHardwareQueuesAreToldAndOneBranchNeedsFewer) {
   const auto with_branches = [&](const std::string& branches, const std::string& deadline = {}) {
     return run_program(
@@ -115,15 +115,15 @@ TEST_F(DeviceTraining, TooFewHardwareQueuesAreToldAndOneBranchNeedsFewer) {
   const Outcome three = with_branches("3", "MUO_PEER_DEADLINE_MS=2000");
   EXPECT_EQ(three.code, 3);
   EXPECT_THAT(three.err, testing::ContainsRegex("rank [01] waited 2000 ms in [a-z_]+ with tag .* "
-                                                "for rank [01], which did not come"));
+                                                "for rank [01], which did not arrive"));
   EXPECT_THAT(three.err, HasSubstr("if ranks share a GPU, try --graph-branches 1"));
   const Outcome one = with_branches("1");
   EXPECT_EQ(one.code, 0) << one.err;
 }
 
-// Queues are given in turn, as a driver may: with three branches, eight layers' step forks 34
-// times, so that each of the 32 queues has a part of the first rank's step, which spins in front of
-// what its peer computes. The default does not fork.
+// Queues are assigned round-robin, as a driver may do: with three branches the step of eight layers
+// forks 34 times, so that each of the 32 queues holds a part of the first rank's step, which spins
+// ahead of its peer's computation. The default does not fork.
 TEST_F(DeviceTraining, RanksThatShareAGpuHaveOneBranchUnlessThreeAreAskedFor) {
   const auto train = [&](const std::string& name, const std::string& more,
                          const std::string& deadline = {}) {
@@ -143,8 +143,8 @@ TEST_F(DeviceTraining, RanksThatShareAGpuHaveOneBranchUnlessThreeAreAskedFor) {
   }
 }
 
-// The pair of kernels and one that computes both agree within the order of sums; a wrong one is
-// seen and not used, then the run has the pair's bits.
+// The pair of kernels and the fused one agree within the order of sums; a wrong fused kernel is
+// detected and not used, and the run then has the pair's bits.
 TEST_F(DeviceTraining, FusedProductsAreComparedBeforeTheyAreUsed) {
   const auto train = [&](const std::string& name, const std::string& fused,
                          const std::string& more = {}) {
@@ -171,7 +171,7 @@ TEST_F(DeviceTraining, FusedProductsAreComparedBeforeTheyAreUsed) {
   };
   EXPECT_THAT(saved("fused"), HasSubstr("fused-products = true"));
   EXPECT_THAT(saved("pair"), HasSubstr("fused-products = false"));
-  // Kept, and said where it cannot be.
+  // The choice is kept, and a note says where it cannot be.
   const Outcome without =
       run_program("train --verbose --num-iterations 4 --resume " + path("fused").string(),
                   "MUO_CUDA_PLUGIN=muograph_simt");
@@ -192,7 +192,7 @@ TEST_F(DeviceTraining, AGemmTableIsWrittenOnceAndServesTheNextRun) {
   ASSERT_EQ(first.code, 0) << first.err;
   const std::string table = test::read_file(file);
   EXPECT_THAT(table, HasSubstr("\"problem\": \"bf16 into fp32"));
-  // It is read, and not written when nothing is new.
+  // The cache is read, and not written when nothing is new.
   fs::permissions(file, fs::perms::owner_read);
   const auto written = fs::last_write_time(file);
   EXPECT_EQ(train_with("second", file).code, 0);
@@ -238,14 +238,14 @@ TEST_F(DeviceTraining, ProductsAreMeasuredOnceForTheCacheWhereBitsMayDiffer) {
   EXPECT_THAT(train_with("damaged", "--tune once").out,
               testing::AllOf(HasSubstr("not a table of GEMM algorithms"),
                              HasSubstr(": measured again"), measured));
-  // An entry that the library refuses is measured again, too.
+  // An entry that the library rejects is also measured again.
   std::string table = test::read_file(file);
   table.replace(table.find("\"id\": "), 6, "\"id\": 9");
   test::write_file(file, table);
   const Outcome refused = train_with("refused", "--tune once");
   EXPECT_EQ(refused.code, 0) << refused.err;
   EXPECT_THAT(refused.out, HasSubstr("tune: 1 products were measured"));
-  // A cache that is none: a file is in its place.
+  // An unusable cache: a file is in place of its folder.
   fs::remove_all(cache);
   test::write_file(cache, "");
   const Outcome no_cache = train_with("no_cache", "--tune once");
@@ -257,7 +257,7 @@ TEST_F(DeviceTraining, ProductsAreMeasuredOnceForTheCacheWhereBitsMayDiffer) {
   EXPECT_THAT(host.err, HasSubstr("--tune once: is for GPUs"));
   const Outcome both = train_with("both", "--tune now --gemm-table table.json");
   EXPECT_EQ(both.code, 2);
-  EXPECT_THAT(both.err, HasSubstr("give one of them"));
+  EXPECT_THAT(both.err, HasSubstr("give only one of the two options"));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "support/program.h"
 #include "system/training_run.h"
 
-// Runs on disks that are full, or read-only: small ones in memory, which only these runs see.
+// Runs on full or read-only disks: small in-memory file systems that only these runs see.
 namespace muo {
 namespace {
 
@@ -24,7 +24,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// A checkpoint of these runs has 5.3 MB.
+// A checkpoint of these runs takes 5.3 MB.
 const std::string kRun =
     "--num-iterations 16 --n-embd 192 --total-batch-size 3072 --save-every 2 --eval-every -1 ";
 
@@ -37,8 +37,8 @@ class Disk : public Training {
     fs::create_directories(disk_);
   }
 
-  // To be put before a command, which has the disk at disk_. `meanwhile`, in a shell beside it; its
-  // output is in path("log"). What is on the disk in the end is in path("left").
+  // A prefix for a command, which sees the disk at disk_. `meanwhile` runs in a shell beside it.
+  // Its output goes to path("log"); the final contents of the disk are copied to path("left").
   [[nodiscard]] std::string with_disk(const std::string& size, const std::string& before,
                                       const std::string& meanwhile = "") const {
     return "unshare --mount sh -c 'mount -t tmpfs -o size=" + size + " none " + disk_.string() +
@@ -50,11 +50,11 @@ class Disk : public Training {
     return options("disk/run", kRun + more);
   }
 
-  // Every checkpoint that is left is whole, and nothing else is.
+  // Only whole checkpoints remain, and nothing else.
   [[nodiscard]] std::vector<std::int64_t> steps_left() const {
     std::vector<std::int64_t> steps;
-    for (const app::FoundCheckpoint& found : app::find_checkpoints(path("left") / "run")) {
-      EXPECT_NO_THROW(static_cast<void>(app::Checkpoint(found.path)));
+    for (const trainer::FoundCheckpoint& found : trainer::find_checkpoints(path("left") / "run")) {
+      EXPECT_NO_THROW(static_cast<void>(trainer::Checkpoint(found.path)));
       steps.push_back(found.step);
     }
     EXPECT_EQ(names_in(path("left") / "run" / "checkpoints").size(), steps.size());
@@ -101,8 +101,8 @@ TEST_F(Disk, ThatHasSpaceAgainIsWrittenToAgain) {
 }
 
 TEST_F(Disk, ThatBecomesReadOnlyEndsTheRunAndHarmsNoOlderCheckpoint) {
-  // The run is stopped meanwhile: a file that it opened between the two would keep the second from
-  // taking effect, and a run that is faster than they are would have ended.
+  // The run is paused meanwhile: a file opened between the two mounts would prevent the second, and
+  // a fast run would have ended before them.
   const std::string lock =
       "kill -STOP $pid; mount --bind run/checkpoints run/checkpoints; "
       "mount -o remount,bind,ro run/checkpoints; kill -CONT $pid";
@@ -120,10 +120,10 @@ TEST_F(Disk, ThatBecomesReadOnlyEndsTheRunAndHarmsNoOlderCheckpoint) {
   }
 }
 
-// --save-mode auto where the system has enough memory for copies, and where it has not: the run
-// sees a /proc/meminfo of ours.
+// --save-mode auto with and without enough memory for copies: the run sees a /proc/meminfo of the
+// test's.
 TEST_F(Disk, WithoutMemoryForCopiesTrainingWaitsForIt) {
-  // Copies of 17 MB: without any a run takes 6 MiB for the chunks in which it writes.
+  // Copies take 17 MB; a run without copies takes 6 MiB for the chunks in which it writes.
   std::string larger = kRun;
   larger.replace(larger.find("192"), 3, "384");
   train("whole", larger);
@@ -138,16 +138,16 @@ TEST_F(Disk, WithoutMemoryForCopiesTrainingWaitsForIt) {
     return outcome.out;
   };
   const std::string roomy = run("roomy", 4096);
-  EXPECT_THAT(roomy, testing::Not(HasSubstr("training waits for each checkpoint")));
+  EXPECT_THAT(roomy, testing::Not(HasSubstr("training will wait for each checkpoint")));
   const std::size_t at = roomy.find(" MiB each");
   ASSERT_NE(at, std::string::npos);
   const std::int64_t planned = std::stoll(roomy.substr(roomy.rfind(' ', at - 1)));
-  // Beside the tensors: 59 MiB (process_base() and kBaseSpread), and up to 2 that were rounded off.
+  // Besides the tensors: 59 MiB (process_base() and kBaseSpread), and up to 2 MiB of rounding.
   const std::string tight = run("tight", 2 * planned + 62);
-  EXPECT_THAT(tight, HasSubstr("training waits for each checkpoint"));
+  EXPECT_THAT(tight, HasSubstr("training will wait for each checkpoint"));
 }
 
-// Reading needs no right to write; training says at once what it lacks.
+// Reading needs no write permission; training reports at once that it lacks it.
 TEST_F(Disk, ThatIsReadOnlyIsReadAndNotTrainedOn) {
   train("disk/run", "--save-every 10");
   const std::string read_only = "mount --bind . . && mount -o remount,bind,ro . && cd $PWD";

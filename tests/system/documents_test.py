@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Every command that a document shows works: each is run in a folder with the files that it names, trainings
-cut down to a tiny model and two steps, or is known to RUN_ELSEWHERE. None may need a program that only
-scripts/setup.sh --dev installs.      tests/system/documents_test.py BUILD"""
+"""Tests every command in the documents: each runs in a folder with the files that it names, training with a tiny model
+and two steps, unless it is in RUN_ELSEWHERE. No command may need a program that only scripts/setup.sh --dev installs.
+  tests/system/documents_test.py BUILD"""
 import os
 import pathlib
 import re
@@ -13,8 +13,9 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
-# Commands by a part of theirs: the file that runs them, in which their program must be named, or what the
-# document has to say, of what they need that is not everywhere.
+# Commands not run here, by a part of them: the file that runs them, which must name their program; or words that
+# the
+# document must contain about what they need.
 RUN_ELSEWHERE = {
     "scripts/test.sh": ".ci/run",
     "scripts/setup.sh": ".ci/run",
@@ -61,7 +62,7 @@ RUN_ELSEWHERE = {
 }
 STARTS = re.compile(r"(\w+=\S+ )*(python3? )?(muograph |ctest |build/(release|dev)/\w+( |$)|\w+_bench |"
                     + "|".join(map(re.escape, RUN_ELSEWHERE)) + ")")
-# For words that stand for something of the user's.
+# Replacements of words that stand for the user's own names.
 PLACEHOLDERS = {"COMMAND": "doctor", "FILE": "configs/d4-cpu.toml", "RUN": "d4", "SHARD": "shards/val.bin",
                 "NAME": "Golden", "...": "--seed=1"}
 TINY = {"--n-layer": "1", "--n-embd": "64", "--n-head": "1", "--max-seq-len": "32", "--device-batch-size": "1",
@@ -69,7 +70,7 @@ TINY = {"--n-layer": "1", "--n-embd": "64", "--n-head": "1", "--max-seq-len": "3
 
 
 def commands(document):
-    """The commands in blocks and in spans of code, without comments and with lines joined."""
+    """Yields the commands in code blocks and spans, without comments and with continued lines joined."""
     text = re.sub(r"\\\n\s*", " ", document.read_text())
     blocks = re.compile(r"^```\n(.*?)^```|((?:^    .*\n)+)", re.M | re.S)
     for match in blocks.finditer(text):
@@ -80,7 +81,7 @@ def commands(document):
 
 
 def link_programs(folder):
-    """Fills the folder with all programs on PATH but those that only a developer's machine has."""
+    """Links all programs on PATH into the folder, except those that only a developer's machine has."""
     development = re.search(r"--dev\) packages\+=\((.*?)\)", (ROOT / "scripts/setup.sh").read_text()).group(1).split()
     listed = subprocess.run(["dpkg-query", "-L", *(set(development) - {"python3", "git"})], text=True, check=False,
                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.splitlines()
@@ -92,7 +93,7 @@ def link_programs(folder):
 
 
 class Sandbox:
-    """A folder that looks like a clone with its builds, and like a user's, on a machine without developers' tools."""
+    """A folder that is both a clone with its builds and a user's folder, on a machine without developers' tools."""
 
     def __init__(self, folder, build):
         self.folder, self.build = folder, build
@@ -142,10 +143,10 @@ class Sandbox:
 
 
 def tiny(words):
-    """The command of a training or of a measurement with the sizes of TINY instead of its own."""
+    """The command of a training run or a benchmark with the sizes of TINY."""
     sizes = dict(TINY)
     del sizes["--data" if "bench" in words else "--steps"]
-    if "--resume" in words and "--data" not in words:  # its run has two steps already
+    if "--resume" in words and "--data" not in words:  # the resumed run has two steps already
         sizes = {"--num-iterations": "3"}
     elif "--data" in words:
         sizes["--data"] = words[words.index("--data") + 1]
@@ -156,7 +157,7 @@ def tiny(words):
 
 
 def runs_elsewhere(command, document):
-    """Whether something else runs the command, that is there, or it says what it needs."""
+    """True if the command is in RUN_ELSEWHERE. Raises unless that file runs it, or the document states the need."""
     for start, place in RUN_ELSEWHERE.items():
         if start in command:
             path = ROOT / place
@@ -169,11 +170,11 @@ def runs_elsewhere(command, document):
 
 def try_command(sandbox, command):
     words = [PLACEHOLDERS.get(word, word) for word in shlex.split(command)]
-    if words[0] == "scripts/train.sh":  # its own part is tested by tests/system/train_script_test.cpp
+    if words[0] == "scripts/train.sh":  # tests/system/train_script_test.cpp tests the script's own part
         words[:1] = ["muograph", "train", *([] if "--config" in words else ["--config", "configs/quick.toml"])]
     if words[0] == "ctest":
         if "Total Tests: 0" in sandbox.run(["ctest", "--test-dir", str(sandbox.build), *words[3:], "--show-only"]):
-            raise RuntimeError("there is no such test")
+            raise RuntimeError("no such test")
     elif any(word.endswith("_bench") for word in words):
         if "/" not in sandbox.run([*words, "--benchmark_list_tests"]):
             raise RuntimeError("no benchmark has such a name")

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
 
-// A run as an earlier version wrote it (tests/golden/README.md), and its text.
+// A run written by an earlier version (tests/golden/README.md), and its text.
 class EarlierRun : public testing::Test {
  protected:
   EarlierRun() {
@@ -28,7 +28,7 @@ class EarlierRun : public testing::Test {
     text_ = (golden / "text.txt").string();
   }
 
-  // By kind and step.
+  // Records by kind and step.
   [[nodiscard]] std::map<std::string, json> records() const {
     std::map<std::string, json> out;
     for (const json& record : metrics_of(run_))
@@ -46,12 +46,12 @@ TEST_F(EarlierRun, GoesOnWhereItWasAsItWent) {
   const Outcome outcome = run_program("train --resume " + run_.string() + " --data " + text_);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("at step 2"));
-  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("not as in")))
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("changed since")))
       << "options that were read otherwise";
   const std::map<std::string, json> after = records();
   for (const auto& [name, record] : before)
     ASSERT_TRUE(after.contains(name)) << name;
-  // The CPU that it was written on summed products in an order of its own.
+  // The CPU that wrote it sums products in another order.
   constexpr double kRounding = 1e-5;
   for (const char* step : {"train2", "train3"})
     EXPECT_NEAR(after.at(step).at("loss"), before.at(step).at("loss"), kRounding) << step;
@@ -60,7 +60,7 @@ TEST_F(EarlierRun, GoesOnWhereItWasAsItWent) {
     EXPECT_EQ(after.at("train3").at(key), before.at("train3").at(key)) << key;
 }
 
-// Its checkpoint tells no rows: they are those of its steps, one in each.
+// Its checkpoint has no number of rows; it follows from its steps, of one row each.
 TEST_F(EarlierRun, GoesOnWithTheNextRowOfAnotherBatch) {
   const std::string inspect = "checkpoint inspect " + run_.string();
   EXPECT_THAT(run_program(inspect).out, HasSubstr("step 2, 2 updates, 2 rows, 32 tokens"));

@@ -1,4 +1,4 @@
-// Everything that becomes of a text, one command after the other, as docs/tokenizers.md has them.
+// The whole way of a text, in the order of commands in docs/tokenizers.md.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,16 +22,16 @@ using nlohmann::json;
 using test::Outcome;
 using test::run_program;
 
-// Documents of made-up words, whose frequencies are those of a natural language (Zipf's law).
+// Documents of random words with the frequencies of a natural language (Zipf's law).
 struct MadeUpText {
   std::string json_lines;
-  // Of a word, in nats: nothing predicts the next word, so no model has less loss.
+  // Entropy of a word in nats: words are independent, so no model has less loss.
   double entropy = 0;
   double bytes_per_word = 0;
 };
 
 MadeUpText made_up_text() {
-  constexpr int kVocabulary = 3000, kDocuments = 2500, kWords = 60;  // in all about 800 kB
+  constexpr int kVocabulary = 3000, kDocuments = 2500, kWords = 60;  // about 800 kB in total
   std::vector<double> up_to(kVocabulary);
   double harmonic = 0;
   for (int rank = 0; rank < kVocabulary; ++rank)
@@ -87,7 +87,7 @@ TEST(EndToEnd, FromATextToWeightsForOthersAndBack) {
   const std::vector<json> steps = test::metrics_of(path("run"), "train");
   ASSERT_EQ(steps.size(), 50U);
   EXPECT_NEAR(steps.front()["loss"], std::log(4096.0), 0.1);
-  // Half of the way from knowing nothing to the frequencies of words, each of which is a token.
+  // Halfway from uniform probabilities to the frequencies of words, each of which is a token.
   EXPECT_LT(steps.back()["loss"], (std::log(4096.0) + text.entropy) / 2);
 
   const json evaluated = json::parse(ok("eval " + path("run") + " --json"));
@@ -111,7 +111,7 @@ TEST(EndToEnd, FromATextToWeightsForOthersAndBack) {
      " --depth 1 --max-seq-len 64 --devices 1 --num-iterations 1 --matrix-lr 0.02 --out " +
      path("sweep"));
   std::filesystem::remove_all(path("shards"));
-  for (const char* run : {"run", "sweep/trials/0000"})  // has what it needs
+  for (const char* run : {"run", "sweep/trials/0000"})  // both have all that sampling needs
     EXPECT_THAT(ok("sample " + path(run) + " --prompt 'bana ceda' --max-tokens 20"),
                 testing::StartsWith("bana ceda"));
 }

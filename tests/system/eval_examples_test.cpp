@@ -1,4 +1,4 @@
-// `muograph eval --hellaswag` and `--core`, as a user starts them.
+// Runs `muograph eval --hellaswag` and `--core` as a user does.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -102,7 +102,7 @@ TEST_F(EvalExamples, SaysWhatIsWrongBeforeAnyWork) {
   };
   refused("--core nowhere", "nowhere/core.yaml");
   refused("--hellaswag nowhere.jsonl", "nowhere.jsonl");
-  refused("--core " + golden("bundle") + " --max-per-task 3", "3 solved examples before each want");
+  refused("--core " + golden("bundle") + " --max-per-task 3", "3 solved examples before each need");
   refused("--core " + golden("bundle") + " --row-tokens 3", "give --row-tokens ");
   refused("--row-tokens 40", "--row-tokens needs --hellaswag or --core");
   refused(core_ + " --eval-tokens 40", "--eval-tokens has no effect with --hellaswag");

@@ -12,17 +12,17 @@
 #include <utility>
 #include <vector>
 
-#include "app/checkpoint/checkpoint.h"
 #include "base/check.h"
 #include "support/checkpoint_state.h"
 #include "support/files.h"
 #include "support/program.h"
 #include "support/sanitized.h"
 #include "system/run_files.h"
+#include "trainer/checkpoint/checkpoint.h"
 
-// The program with a fault planted into one call of one rank
-// (tests/stand_ins/fault_plugin.cpp): how it ends, what it says, what it leaves, and that
-// it goes on from there.
+// Runs the program with a fault injected into one call of one rank
+// (tests/stand_ins/fault_plugin.cpp), and checks how it ends, its messages, the files it leaves,
+// and that it can be resumed from them.
 namespace muo {
 namespace {
 
@@ -31,9 +31,9 @@ using test::Outcome;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kSteps = 6;
-constexpr int kTimeout = test::kThreadSanitizer ? 10 : 3;  // seconds: of --stuck-after
+constexpr int kTimeout = test::kThreadSanitizer ? 10 : 3;  // seconds, for --stuck-after
 
-// Where ranks run.
+// Placement of the ranks.
 struct Place {
   std::string name;
   int world;
@@ -46,7 +46,7 @@ const Place kPeer{"peer", 2, "MUO_FAULT_BACKEND=simt", "--devices 1 --ranks-per-
 const Place kNccl{"nccl", 2, "MUO_FAULT_BACKEND=simt",
                   "--devices 2 --comm nccl --gradient-wire fp32"};
 
-// Which call, in which phase (rank_progress.h), and what may happen to it.
+// A call in a phase (rank_progress.h), and the faults that can be injected into it.
 struct Point {
   std::string call;
   int count;
@@ -68,7 +68,7 @@ std::vector<Point> points(const Place& place) {
       {"allocate", 1, -1, "the start-up", memory},
       {"allocate_pinned", 1, -1, "", memory},
       {"capture", 1, -1, "the capture of its graphs", kAnything},
-      {"copy", 3, -1, "the setting of its weights", kAnything},
+      {"copy", 3, -1, "the initialization of weights", kAnything},
       {"launch", 1, 0, "the step", kAnything},
       {"copy", 2, 2, "the step", kAnything},
       {"launch", 1, 3, "the step", kAnything},
@@ -81,7 +81,7 @@ std::vector<Point> points(const Place& place) {
       {"collective", 1, 3, "the evaluation", collective},
       {"launch", 5, 3, "sampling", kAnything, true},
       {"synchronize", 1, 2, "the saving of a checkpoint", kAnything},  // before the ranks meet
-      {"copy", 2, 2, "the saving of a checkpoint", kAnything},         // copying a part
+      {"copy", 2, 2, "the saving of a checkpoint", kAnything},         // copies a part
       {"synchronize", 2, 4, "the saving of a checkpoint", kAnything},
       {"synchronize", 1, 3, "the comparison of weights", kAnything},
       {"collective", 1, 3, "the comparison of weights", collective},
@@ -99,8 +99,8 @@ struct Case {
   std::string kind;
   int rank;
 
-  // Whether it strikes on a GPU, not on a rank's thread: then nothing is thrown, and it is told
-  // when a call asks, of whichever rank's thread does first.
+  // True if the fault occurs on the GPU, not on a rank's thread: then nothing is thrown at the
+  // call, and the first later call of any rank's thread reports it.
   [[nodiscard]] bool on_gpu() const { return point.call == "collective" && !place->on_host(); }
   [[nodiscard]] std::string text() const {
     return concat(kind, ":", rank, ":", point.step, ":", point.call, ":", point.count, ":",
@@ -117,7 +117,7 @@ class Faults {
     whole_ = tensors("whole");
   }
 
-  // What is wrong with how the run ended and what it left; empty: nothing.
+  // Describes what is wrong with the run's end and its files; empty: nothing.
   [[nodiscard]] std::string complaints(const Case& c, const std::string& out) const {
     const bool waits = c.kind == "hang" || c.kind == "pause";
     const Clock::time_point start = Clock::now();
@@ -138,13 +138,13 @@ class Faults {
         (c.on_gpu() && outcome.err.find(", step ") == std::string::npos) ||
         outcome.err.find('\n') != outcome.err.size() - 1)
       wrong << "stderr: " << outcome.err << "; ";
-    if (outcome.err.ends_with("as it is\n") != (c.kind == "hang"))
+    if (outcome.err.ends_with("exits without it\n") != (c.kind == "hang"))
       wrong << "left how? " << outcome.err << "; ";
     if (waits && place_.name == "nccl" &&
         outcome.err.find("try --process-per-device") == std::string::npos)
       wrong << "no advice: " << outcome.err << "; ";
     check_files(c, out, wrong);
-    if (!fs::exists(app::checkpoint_directory(directory_.path() / out, kSteps)))
+    if (!fs::exists(trainer::checkpoint_directory(directory_.path() / out, kSteps)))
       if (const Outcome resumed = run(out, "", "--resume auto --stuck-after 0"); resumed.code != 0)
         wrong << "resuming: " << resumed.err;
     if (tensors(out) != whole_) wrong << "in the end it is another run; ";
@@ -155,7 +155,7 @@ class Faults {
     return wrong.str();
   }
 
-  // The outcome of a run that receives SIGTERM while it hangs.
+  // Outcome of a run that receives SIGTERM while it hangs.
   [[nodiscard]] Outcome terminated(const Case& c) const {
     const std::string hangs = directory_.path() / "hangs";
     return run("terminated", "MUO_FAULT='" + c.text() + "' MUO_FAULT_FILE=" + hangs,
@@ -179,23 +179,24 @@ class Faults {
             concat(" MUO_CUDA_PLUGIN=muograph_faults MUO_FAULT_PAUSE=", kTimeout + 3, " ", fault));
   }
   [[nodiscard]] std::string tensors(const std::string& out) const {
-    const fs::path checkpoint = app::checkpoint_directory(directory_.path() / out, kSteps);
+    const fs::path checkpoint = trainer::checkpoint_directory(directory_.path() / out, kSteps);
     return test::read_file(checkpoint / "model.safetensors") +
            test::read_file(checkpoint / "optimizer.safetensors");
   }
 
-  // Every published checkpoint is whole, none is missing, and the log has every step that ended.
+  // Checks that every committed checkpoint is whole, none is missing, and the log has every
+  // finished step.
   void check_files(const Case& c, const std::string& out, std::ostringstream& wrong) const {
     const fs::path run = directory_.path() / out;
     for (std::int64_t step = 2; step <= kSteps; step += 2) {
-      const fs::path path = app::checkpoint_directory(run, step);
+      const fs::path path = trainer::checkpoint_directory(run, step);
       const bool ends_before_it = step >= c.point.step;
       if (!fs::exists(path)) {
         if (!ends_before_it) wrong << "no checkpoint of step " << step << "; ";
         continue;
       }
       try {
-        static_cast<void>(app::Checkpoint(path));
+        static_cast<void>(trainer::Checkpoint(path));
       } catch (const std::exception& error) {
         wrong << error.what() << "; ";
       }
@@ -215,7 +216,7 @@ class Faults {
   std::string whole_;
 };
 
-// Several at once: those that hang wait.
+// Runs several cases at once, as hanging ones only wait.
 void expect_good_ends(const Place& place, const std::vector<Case>& cases) {
   const Faults faults(place);
   std::vector<std::string> complaints(cases.size());
@@ -234,7 +235,7 @@ void expect_good_ends(const Place& place, const std::vector<Case>& cases) {
     EXPECT_EQ(complaints[i], "") << place.name << " " << cases[i].text();
 }
 
-// Every `stride`th point once, from `first` on; kinds and ranks take turns.
+// Every `stride`th point once, from `first` on, alternating kinds of faults and ranks.
 std::vector<Case> some(const Place& place, std::size_t first = 0, std::size_t stride = 1) {
   const std::vector<Point> from = points(place);
   std::vector<Case> cases;
@@ -255,7 +256,7 @@ std::vector<Case> all(const Place& place) {
   return cases;
 }
 
-// It asks for the end of a step that never ends.
+// The signal asks to stop after a step that never ends.
 TEST(Faults, ASignalDoesNotHideThatARankIsStuck) {
   const Faults faults(kHost);
   const Outcome outcome = faults.terminated({&kHost, {"copy", 2, 3, "the step", {}}, "hang", 2});
@@ -264,7 +265,7 @@ TEST(Faults, ASignalDoesNotHideThatARankIsStuck) {
               testing::StartsWith("muograph: error: rank 2, step 3: no heartbeat for "));
 }
 
-// Under sanitizers, where each run takes seconds, a part of what other builds try.
+// Under sanitizers, where each run takes seconds, only some of the cases run.
 TEST(Faults, EndTheRunWithTheirCauseOnTheHost) {
   expect_good_ends(kHost, some(kHost, 0, test::kSanitized ? 3 : 1));
 }

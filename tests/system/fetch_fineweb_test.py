@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`scripts/fetch_fineweb.sh` and a server of this test's, whose shards are small and whose connections break.
+"""Tests `scripts/fetch_fineweb.sh` with a local server that has small shards and breaks connections.
     tests/system/fetch_fineweb_test.py"""
 import hashlib
 import http.server
@@ -25,9 +25,9 @@ def shard(seed, magic=20240520, tokens=TOKENS):
 
 
 class Mirror(http.server.ThreadingHTTPServer):
-    """`files` by name. A test says what else: `tells` SHA-256 as Hugging Face does, `breaks` so many connections
-    in the middle, `ranges`: whether it sends parts of files, `fails`: it answers so to all, `redirects`: as Hugging
-    Face does, to a place where nobody may ask for heads alone."""
+    """Serves `files` by name. Options: `tells` sends SHA-256 like Hugging Face; `breaks`, the number of connections to
+    break; `ranges`, whether partial requests are supported; `fails`, a status to answer with; `redirects` redirects
+    like Hugging Face, to an address that refuses HEAD."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Answer)
@@ -91,7 +91,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
 
 class FetchFineweb(unittest.TestCase):
-    without = "wget"  # which client is hidden
+    without = "wget"  # the client to hide
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -114,7 +114,7 @@ class FetchFineweb(unittest.TestCase):
         (self.bin / name).chmod(0o755)
 
     def fetch(self, *options, before="", code=0):
-        """What it said. `before`: of the shell that starts it."""
+        """Runs the script and returns its output. `before` are commands of the shell that starts it."""
         words = [SCRIPT, "--shards", "1", "--dir", self.shards, "--from",
                  f"http://127.0.0.1:{self.mirror.server_port}/some/folder", *options]
         run = subprocess.run(["/bin/bash", "-c", before + 'exec "$@"', "-", *map(str, words)], cwd=self.folder,
@@ -139,7 +139,7 @@ class FetchFineweb(unittest.TestCase):
     def test_shards_are_fetched_once(self):
         said = self.fetch()
         self.expect_whole()
-        self.assertIn(f"shards/{VAL}: 100000 tokens, size as its header says; nobody tells its SHA-256", said)
+        self.assertIn(f"shards/{VAL}: 100000 tokens, size as in its header; SHA-256 unknown", said)
         self.mirror.asked.clear()
         self.assertEqual(self.fetch(), "")
         self.assertEqual(self.mirror.asked, [])
@@ -149,19 +149,19 @@ class FetchFineweb(unittest.TestCase):
         self.mirror.files["SHA256SUMS"] = b"%s  %s\n" % (
             hashlib.sha256(self.mirror.files[TRAIN]).hexdigest().encode(), TRAIN.encode())
         said = self.fetch()
-        self.assertIn(f"{VAL}: 100000 tokens, SHA-256 as its server says", said)
-        self.assertIn(f"{TRAIN}: 100000 tokens, SHA-256 as SHA256SUMS says", said)
+        self.assertIn(f"{VAL}: 100000 tokens, SHA-256 verified (server)", said)
+        self.assertIn(f"{TRAIN}: 100000 tokens, SHA-256 verified (SHA256SUMS)", said)
         self.expect_whole()
 
     def test_another_sum_is_refused_and_the_file_removed(self):
         self.mirror.tells[VAL] = "0123456789abcdef" * 4
         is_ = hashlib.sha256(self.mirror.files[VAL]).hexdigest()
-        self.assertIn(f"{VAL}: its SHA-256 is {is_}, and its server says {'0123456789abcdef' * 4}: removed; call again",
+        self.assertIn(f"{VAL}: its SHA-256 is {is_}, expected {'0123456789abcdef' * 4} (server): removed; call again",
                       self.fetch(code=3))
         self.assertEqual([file.name for file in self.shards.iterdir()], [".lock"])
         del self.mirror.tells[VAL]
         self.mirror.files["SHA256SUMS"] = f"{'a' * 64}  {TRAIN}\n".encode()
-        self.assertIn("and SHA256SUMS says aaaa", self.fetch(code=3))
+        self.assertIn(f"expected {'a' * 64} (SHA256SUMS)", self.fetch(code=3))
         self.expect_whole(VAL)
 
     def test_a_broken_connection_is_gone_on_with(self):
@@ -187,8 +187,8 @@ class FetchFineweb(unittest.TestCase):
 
     def test_a_disk_that_is_full_is_named_before_and_while_it_fills(self):
         self.command("df", "echo Avail; echo 100000")
-        self.assertIn(f"shards: {VAL} needs 202KB, and 100KB are free: make room or give another --dir",
-                      self.fetch(code=3).replace("kB", "KB"))  # as coreutils before 9.5 has it
+        self.assertIn(f"shards: {VAL} needs 202KB, but 100KB are free: make room or give another --dir",
+                      self.fetch(code=3).replace("kB", "KB"))  # coreutils before 9.5 prints KB
         self.assertNotIn("GET", [what for what, name, _ in self.mirror.asked if name == VAL])
         self.command("df", "echo Avail; echo 1000000000")
         said = self.fetch(before="trap '' XFSZ; ulimit -f 100; ", code=3)
@@ -201,12 +201,12 @@ class FetchFineweb(unittest.TestCase):
 
     def test_what_is_no_shard_is_refused(self):
         self.mirror.files[VAL] = b"<html>Please sign in</html>" * 100
-        self.assertIn("no token shard: it begins with ", self.fetch(code=3))
+        self.assertIn("not a token shard: it begins with ", self.fetch(code=3))
         self.mirror.files[VAL] = shard(3, tokens=TOKENS + 1)
-        self.assertIn("201024 bytes, and its header says 201026: removed", self.fetch(code=3))
+        self.assertIn("201024 bytes, but its header says 201026: removed", self.fetch(code=3))
         self.assertEqual([file.name for file in self.shards.iterdir()], [".lock"])
         (self.shards / VAL).write_bytes(shard(3)[:-2])
-        self.assertIn(f"shards/{VAL}: 201022 bytes, and its header says 201024: remove it", self.fetch(code=3))
+        self.assertIn(f"shards/{VAL}: 201022 bytes, but its header says 201024: remove it", self.fetch(code=3))
 
     def test_a_shard_that_is_not_there_is_named(self):
         self.assertRegex(self.fetch("--shards", "2", code=3),
@@ -220,30 +220,30 @@ class FetchFineweb(unittest.TestCase):
 
     def test_a_server_that_is_overloaded_is_asked_again(self):
         self.mirror.fails = 503
-        self.assertRegex(self.fetch(code=3), rf"folder/{VAL}: .*503.*: call again, which goes on from there")
+        self.assertRegex(self.fetch(code=3), rf"folder/{VAL}: .*503.*: call again to continue from there")
 
     def test_redirections_keep_what_hugging_face_tells(self):
         self.mirror.redirects = True
         self.mirror.tells = {name: hashlib.sha256(file).hexdigest() for name, file in self.mirror.files.items()}
-        self.assertEqual(self.fetch().count("SHA-256 as its server says"), 2)
+        self.assertEqual(self.fetch().count("SHA-256 verified (server)"), 2)
         self.expect_whole()
         (self.shards / TRAIN).unlink()
         self.mirror.tells[TRAIN] = "b" * 64
-        self.assertIn(f"and its server says {'b' * 64}: removed", self.fetch(code=3))
+        self.assertIn(f"expected {'b' * 64} (server): removed", self.fetch(code=3))
         (self.shards / VAL).unlink()
         self.command("df", "echo Avail; echo 100000")
         self.assertIn(f"{VAL} needs 20", self.fetch(code=3))
 
     def test_nobody_answers(self):
         said = self.fetch("--from", "http://127.0.0.1:9", code=3)
-        self.assertRegex(said, r"127.0.0.1:9/fineweb_val_000000.bin: .*: call again, which goes on from there")
+        self.assertRegex(said, r"127.0.0.1:9/fineweb_val_000000.bin: .*: call again to continue from there")
 
     def test_two_calls_at_a_time_do_not_write_the_same_file(self):
         self.shards.mkdir()
         with subprocess.Popen(["flock", self.shards / ".lock", "sh", "-c", "echo; read line"], stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE) as other:
             other.stdout.readline()
-            self.assertIn("another call is fetching into it", self.fetch(code=3))
+            self.assertIn("another call is writing to it", self.fetch(code=3))
             other.communicate(b"\n")
 
     def test_options(self):
@@ -258,7 +258,7 @@ class FetchFineweb(unittest.TestCase):
 @unittest.skipUnless(shutil.which("wget"), "no wget here")
 class FetchFinewebByWget(FetchFineweb):
     without = "curl"
-    test_options = test_two_calls_at_a_time_do_not_write_the_same_file = None  # have no part in it
+    test_options = test_two_calls_at_a_time_do_not_write_the_same_file = None  # not run again with this client
     test_what_is_no_shard_is_refused = test_shards_are_fetched_once = None
     test_another_sum_is_refused_and_the_file_removed = test_a_broken_connection_is_gone_on_with = None
 

@@ -1,4 +1,4 @@
-// Folders and files whose names are not UTF-8, as JSON is.
+// Folders and files whose names are not UTF-8, although JSON must be.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

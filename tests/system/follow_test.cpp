@@ -1,5 +1,5 @@
-// `muograph report --follow` as a user calls it and a browser asks it. What the page does with the
-// answers is looked at by scripts/look_at_live_report.py.
+// Runs `muograph report --follow` as a user does and requests its page as a browser does.
+// scripts/look_at_live_report.py checks what the page does with the answers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -30,11 +30,11 @@ using testing::StartsWith;
 
 class Follow : public testing::Test {
  protected:
-  // The script that draws takes no part here: a line stands for it.
+  // A one-line stand-in for the plotting library, which is not tested here.
   Follow() { test::write_file(path("plotly.js"), "window.Plotly = {};"); }
 
   [[nodiscard]] std::string path(const std::string& name) const { return directory_.path() / name; }
-  // Begins a run, or adds steps to it.
+  // Starts a run, or adds steps to it.
   void train(const std::string& name, int first, int last) {
     fs::create_directories(path(name));
     std::ofstream out(path(name + "/metrics.jsonl"), std::ios::app);
@@ -45,7 +45,7 @@ class Follow : public testing::Test {
     more.insert(more.begin(), {"report", "--follow", "--plotly", path("plotly.js")});
     return more;
   }
-  // The port that it says.
+  // The port that the command prints.
   static int port_of(test::RunningProgram& program) {
     const std::string line = program.read_line(), begin = "http://127.0.0.1:";
     EXPECT_THAT(line, StartsWith(begin));
@@ -139,12 +139,12 @@ TEST_F(Follow, RefusesWhatItCannotServe) {
   test::RunningProgram program(command({path("a"), "--port", "0"}));
   const std::string busy = std::to_string(port_of(program));
   EXPECT_THAT(refused(path("a") + " --port " + busy).err,
-              HasSubstr("--port " + busy + ": another program has it: give another one, or 0"));
+              HasSubstr("--port " + busy + ": already in use: give another port, or 0"));
   EXPECT_THAT(refused(path("none") + " --port 0").err, HasSubstr("none: no such directory"));
   EXPECT_THAT(refused(path("a") + " --port 65536").err, HasSubstr("--port: '65536'"));
-  EXPECT_THAT(refused(path("a") + " --text").err, HasSubstr("--follow writes nothing"));
+  EXPECT_THAT(refused(path("a") + " --text").err, HasSubstr("--follow writes no file"));
   EXPECT_THAT(refused(path("a") + " -o " + path("page.html")).err,
-              HasSubstr("--follow writes nothing"));
+              HasSubstr("--follow writes no file"));
 }
 
 }  // namespace

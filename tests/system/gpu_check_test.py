@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Rehearses the calls of scripts/gpu_check.sh with the programs of a dev build, the SIMT tier in the
-place of a GPU and scripts in the place of NVIDIA's tools, some of which hang, die or trap: whatever ended
-before is in OUT. With MUO_SLOW=1 every suite, else one or two of a program and a test of each stage.
+"""Rehearses the calls of scripts/gpu_check.sh with the programs of a dev build, with the SIMT tier instead of a GPU and
+scripts instead of NVIDIA's tools, some of which hang, die or trap: results of finished stages must be in OUT. With
+MUO_SLOW=1 runs every suite, else one or two per program and one test per stage.
   tests/system/gpu_check_test.py BUILD"""
 import json
 import os
@@ -30,7 +30,7 @@ CALLS = (1, 2, 3, 4)
 SUITES = {"kernels_test": ["Add", "Cast", "RmsNorm", "Transpose"],
           "contract_test": ["Backends/StreamContract", "Backends/CommunicatorContract"]}
 EVERY_SUITE = bool(os.environ.get("MUO_SLOW"))
-ENDED = re.compile(r"^call \d .*? s  \[[a-z ]+\] (\w+)")  # a stage, of its line
+ENDED = re.compile(r"^call \d .*? s  \[[a-z ]+\] (\w+)")  # the stage in a line of output
 BIGGEST, MOST_FILES = 16 << 20, 8
 
 FAKES = {
@@ -42,7 +42,7 @@ FAKES = {
           *driver_version*) echo 580.1 ;;
           *) echo 1 ;;
         esac""",
-    # What memcheck finds is nothing, racecheck's process traps, the third cannot work here.
+    # memcheck finds nothing, racecheck's process traps, and the third tool does not support the device.
     "compute-sanitizer": """
         case "$2" in
           memcheck) while [ "${1##*/}" != cuda_kernels_bench ]; do shift; done
@@ -59,7 +59,7 @@ FAKES = {
         for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 10; done""",
     "golden_test": "echo going; kill -KILL $$",
 }
-# Traps in its eighth case, as a kernel does; a new process goes on behind it.
+# Traps in its eighth case, like a kernel; a new process continues after that case.
 TRAPS = """#!/usr/bin/env python3
 import os, signal, subprocess, sys
 real = [{program!r}, *sys.argv[1:]]
@@ -80,7 +80,7 @@ def script(path, text):
 
 
 class Judges(unittest.TestCase):
-    """What the ends of tools mean, from their words."""
+    """Tests the verdicts on the output of tools."""
 
     def judged(self, judge, code, said="", **files):
         with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +116,7 @@ class Judges(unittest.TestCase):
 
     def test_trials(self):
         trial = gpu_stage.by_trial(gpu_stage.by_exit)
-        hung = "muograph: rank 0 waited 5000 ms in all_reduce with tag 3 for rank 1, which did not come"
+        hung = "muograph: rank 0 waited 5000 ms in all_reduce with tag 3 for rank 1, which did not arrive"
         self.assertEqual(self.judged(trial, 3, **{"stderr.txt": hung}), ("hung", hung))
         self.assertEqual(self.judged(trial, 3, **{"stderr.txt": "muograph: no"})[0], "failed")
         self.assertEqual(self.judged(trial, 0)[0], "passed")
@@ -171,7 +171,7 @@ class Rehearsal(unittest.TestCase):
         archive = cls.folder / "pack.tar"
         with tarfile.open(archive, "w") as tar:
             tar.add(pack, ".")
-        cls.unpacked = cls.folder / "an empty folder"  # nothing of the checkout is beside it
+        cls.unpacked = cls.folder / "an empty folder"  # without the checkout beside it
         cls.unpacked.mkdir()
         subprocess.run(["tar", "-xf", archive, "-C", cls.unpacked], check=True)
         cls.out = cls.folder / "out"
@@ -188,10 +188,10 @@ class Rehearsal(unittest.TestCase):
 
     def proven(self, call):
         self.assertEqual(self.proof.returncode, 1, self.proof.stdout + self.proof.stderr)
-        return self.brought_home(call, self.out / f"call_{call}")
+        return self.archived_verdicts(call, self.out / f"call_{call}")
 
-    def brought_home(self, call, out):
-        """Verdicts by stage, from the archive alone."""
+    def archived_verdicts(self, call, out):
+        """The verdicts by stage, read from the archive only."""
         files = list(out.iterdir())
         self.assertLessEqual(len([path for path in files if path.name.startswith(f"call{call}")]),
                              MOST_FILES)
@@ -208,7 +208,7 @@ class Rehearsal(unittest.TestCase):
         return rows
 
     def expect(self, rows, **expected):
-        """Of the stages that are named, and that all others passed."""
+        """Checks the verdicts of these stages, and that all others passed."""
         for name, row in rows.items():
             want = expected.get(name, "passed")
             self.assertRegex(row["verdict"], f"^({want})$", row)
@@ -240,7 +240,7 @@ class Rehearsal(unittest.TestCase):
         with self.assertRaises(ProcessLookupError):
             os.kill(int((self.folder / "tools/ncu.pid").read_text()), 0)
         self.assertIn("Device not supported", rows["initcheck"]["why"])
-        self.assertNotIn("exit", rows["initcheck"])  # not tried again
+        self.assertNotIn("exit", rows["initcheck"])  # not run again
 
     def test_3_real_data_and_another_trainer(self):
         rows = self.proven(3)
@@ -252,7 +252,7 @@ class Rehearsal(unittest.TestCase):
         self.assertIn("send a pull request", self.proof.stdout)
         again = subprocess.run([ROOT / "scripts/prove_gpu.sh", self.out], text=True, capture_output=True)
         self.assertEqual((again.returncode, again.stderr),
-                         (2, f"prove_gpu.sh: {self.out} is there already: give another folder\n"))
+                         (2, f"prove_gpu.sh: {self.out} exists already: give another folder\n"))
 
     def test_4_results_of_all(self):
         results = self.folder / "results"
@@ -299,14 +299,14 @@ class Rehearsal(unittest.TestCase):
                 ended += ENDED.findall(line)
                 if "racecheck" in ended:
                     break
-            time.sleep(0.5)  # in the middle of another stage, or of its archive
+            time.sleep(0.5)  # in the middle of another stage, or of writing its archive
             process.send_signal(number)
             rest = process.stdout.read()
             self.assertEqual(process.wait(), -9 if number == signal.SIGKILL else 143)
             process.stdout.close()
             ended += [name for line in rest.splitlines() for name in ENDED.findall(line)]
-            rows = self.brought_home(2, out)
-            self.assertEqual(list(rows)[:2], ["machine", "kernels_Cast"])  # what is named goes first, behind one
+            rows = self.archived_verdicts(2, out)
+            self.assertEqual(list(rows)[:2], ["machine", "kernels_Cast"])  # named stages run first, after `machine`
             self.assertIn("racecheck", rows)
             self.assertLessEqual(set(ended) - {ended[-1]}, set(rows))
             self.assertIn("kernels_Cast", (out / "call2.txt").read_text())
@@ -314,12 +314,12 @@ class Rehearsal(unittest.TestCase):
     def test_6_nothing_is_started_without_time(self):
         out = self.folder / "late"
         subprocess.run(self.command(3, 12, out), check=True, capture_output=True, env=self.environment)
-        rows = self.brought_home(3, out)
+        rows = self.archived_verdicts(3, out)
         self.assertEqual({row["verdict"] for row in rows.values()} - {"skipped"}, {"no time"})
         with subprocess.Popen(self.command(3, 12, self.folder / "unheard"), stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, env=self.environment) as process:
             process.stdout.close()
-        self.assertEqual(set(self.brought_home(3, self.folder / "unheard")), set(rows))
+        self.assertEqual(set(self.archived_verdicts(3, self.folder / "unheard")), set(rows))
         again = subprocess.run(self.command(3, 12, out), capture_output=True, text=True)
         self.assertEqual(again.returncode, 2)
         self.assertIn("has results of call 3", again.stderr)

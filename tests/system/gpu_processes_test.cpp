@@ -14,14 +14,15 @@
 #include "support/paths.h"
 #include "system/training_run.h"
 
-// Worlds of two processes with two GPUs each of the SIMT tier (muograph_simt), as torchrun starts
-// them. Sums of NCCL's stand-in have an order of their own, the same whoever holds the ranks.
+// Worlds of two processes with two GPUs each of the SIMT tier (muograph_simt), started as torchrun
+// does. The NCCL stand-in sums in an order of its own, which does not depend on how ranks are
+// distributed.
 namespace muo {
 namespace {
 
 using testing::HasSubstr;
 
-// Where two processes run: what stands before their commands, and the address of the first.
+// Hosts of the two processes: the prefix of each command, and the address of process 0.
 struct Hosts {
   std::array<std::string, 2> before = {};
   std::string address = "127.0.0.1";
@@ -29,7 +30,7 @@ struct Hosts {
 
 class SimtProcesses : public Training {
  protected:
-  // `gpus`: of the machine.
+  // `gpus`: number of GPUs of the machine.
   static std::string environment(int gpus) {
     return concat("MUO_CUDA_PLUGIN=muograph_simt CUDA_STAND_IN_GPUS=", gpus);
   }
@@ -43,12 +44,12 @@ class SimtProcesses : public Training {
   [[nodiscard]] std::filesystem::path said(int process, const char* kind) const {
     return path(concat(kind, process));
   }
-  // Starts both, runs `meanwhile` beside them, a shell's commands that know their pids as $p0 and
-  // $p1, and waits. Their exit codes, by process.
+  // Starts both processes, runs the shell commands `meanwhile`, which get their pids as $p0 and
+  // $p1, and waits. Returns the exit codes by process.
   [[nodiscard]] std::vector<int> run_two(const std::string& out, const std::string& more,
                                          int gpus = 4, const std::string& meanwhile = "",
                                          const Hosts& hosts = {}) const {
-    const int port = test::free_port() - 1;  // what they meet at is the next
+    const int port = test::free_port() - 1;  // the rendezvous port is the next one
     std::string script;
     for (const int p : {0, 1})
       script += concat(environment(gpus), " RANK=", p, " LOCAL_RANK=", p,
@@ -83,14 +84,14 @@ TEST_F(SimtProcesses, TrainTheBitsOfOneProcess) {
   }
 }
 
-// As where a launcher shows each its own, but it is the same.
+// As if a launcher showed each process its own GPU, but it is the same one.
 TEST_F(SimtProcesses, WithOneGpuBetweenThemAreRefused) {
   EXPECT_EQ(run_two("run", "--devices 1", /*gpus=*/1), (std::vector{2, 2}));
   for (const int process : {0, 1})
     EXPECT_THAT(errors_of(process), HasSubstr("--comm nccl: ranks 0 and 1 share GPU "));
 }
 
-// NCCL waits for it; the run does not.
+// NCCL waits for the killed process; the run does not.
 TEST_F(SimtProcesses, OfWhichOneIsKilledEndWithTheCause) {
   for (const int killed : {0, 1}) {
     const std::string out = concat("killed", killed);
@@ -117,7 +118,7 @@ class SlowSimtProcesses : public SimtProcesses {
     if (!test::environment("MUO_SLOW"))
       GTEST_SKIP() << "minutes long; scripts/test.sh --slow runs it";
   }
-  // Until the fourth step is saved.
+  // Waits until the fourth step is saved.
   [[nodiscard]] std::string await_save(const std::string& out) const {
     return concat("n=0; until [ -d ", (path(out) / "checkpoints/step_00000004").string(),
                   " ] || [ $n = 1200 ]; do n=$((n + 1)); sleep 0.05; done; ");
@@ -126,7 +127,8 @@ class SlowSimtProcesses : public SimtProcesses {
       "--devices 2 --num-iterations 100000 --eval-every -1 --save-every 2";
 };
 
-// A process that stands still for a minute is given up by the other after 20 s, and finds that out.
+// A process that is paused for a minute is declared lost by the other after 20 s, and learns so
+// when it continues.
 TEST_F(SlowSimtProcesses, OfWhichOneStandsStillEndWithTheCause) {
   for (int time = 0; time < 5; ++time) {
     const int still = time % 2;
@@ -135,7 +137,7 @@ TEST_F(SlowSimtProcesses, OfWhichOneStandsStillEndWithTheCause) {
         out, kEndless, 4,
         await_save(out) + concat("kill -STOP $p", still, "; sleep 60; kill -CONT $p", still, ";"));
     EXPECT_EQ(codes, (std::vector{3, 3}));
-    EXPECT_THAT(errors_of(1 - still), HasSubstr("no sign of life"));
+    EXPECT_THAT(errors_of(1 - still), HasSubstr("no heartbeat"));
     EXPECT_THAT(errors_of(1 - still), HasSubstr(concat("process ", still, " (ranks ")));
   }
 }

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "app/run/backend.h"
 #include "support/environment.h"
 #include "support/paths.h"
 #include "system/training_run.h"
+#include "trainer/run/backend.h"
 
 namespace muo {
 namespace {
@@ -28,7 +28,7 @@ using testing::StartsWith;
 
 constexpr const char* kH100 = "NVIDIA H100 80GB HBM3";
 
-// What a driver shows of its GPUs, in a folder that MUO_GPU_ROOT names.
+// Files by which a driver shows its GPUs, in the folder MUO_GPU_ROOT.
 class Gpus : public Training {
  protected:
   void add_file(const std::string& name, const std::string& text = "") {
@@ -58,26 +58,26 @@ class Gpus : public Training {
 };
 
 TEST_F(Gpus, AreThoseOfDevAndOfTheDriver) {
-  EXPECT_THAT(app::gpus_here(), IsEmpty());
+  EXPECT_THAT(trainer::gpus_here(), IsEmpty());
   for (const char* other : {"nvidiactl", "nvidia-uvm", "nvidia-caps", "nvidia1x"})
     add_file(std::string("dev/") + other);
-  EXPECT_THAT(app::gpus_here(), IsEmpty());
+  EXPECT_THAT(trainer::gpus_here(), IsEmpty());
   add_gpu(10, "NVIDIA A100-SXM4-40GB");
   add_gpu(2, kH100);
   add_gpu(0, kH100);
   add_file("dev/nvidia3");
-  const std::vector<app::Gpu> gpus = app::gpus_here();
+  const std::vector<trainer::Gpu> gpus = trainer::gpus_here();
   ASSERT_EQ(gpus.size(), 4);
   EXPECT_EQ(gpus[1].device, "/dev/nvidia2");
   EXPECT_EQ(gpus[1].model, kH100);
-  EXPECT_EQ(app::gpu_names(gpus),
+  EXPECT_EQ(trainer::gpu_names(gpus),
             "2 x NVIDIA H100 80GB HBM3 (/dev/nvidia0, /dev/nvidia2), NVIDIA GPU (/dev/nvidia3), "
             "NVIDIA A100-SXM4-40GB (/dev/nvidia10)");
 }
 
 TEST_F(Gpus, OfAMachineThatAContainerIsNotGivenAreSeenToo) {
   add_file("proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t NVIDIA L4\n");
-  EXPECT_EQ(app::gpu_names(app::gpus_here()), "NVIDIA L4");
+  EXPECT_EQ(trainer::gpu_names(trainer::gpus_here()), "NVIDIA L4");
 }
 
 TEST_F(Gpus, ThatARunDoesNotUseAreItsFirstLine) {
@@ -91,7 +91,7 @@ TEST_F(Gpus, ThatARunDoesNotUseAreItsFirstLine) {
   EXPECT_THAT(train.out, StartsWith(line));
   EXPECT_THAT(train.out, HasSubstr("\nbackend: host\n"));
 
-  // The other commands, and where their output is for programs, beside it.
+  // The other commands; those whose output is for programs write the line to standard error.
   const std::string checkpoint = " --checkpoint " + run().string();
   EXPECT_THAT(run_program("eval --eval-tokens 64" + checkpoint, nowhere).out, StartsWith(line));
   const std::string sample = "sample --max-tokens 2 --prompt x" + checkpoint;
@@ -132,11 +132,11 @@ TEST_F(Gpus, AreNotUsedForTheReasonThatTheBuildKnows) {
 }
 
 TEST_F(Gpus, WithoutTheDriversLibraryAreNotUsed) {
-  if (app::library_loads("libcuda.so.1")) GTEST_SKIP() << "this machine has an NVIDIA driver";
-  EXPECT_EQ(app::unused_gpus(), "");
+  if (trainer::library_loads("libcuda.so.1")) GTEST_SKIP() << "this machine has an NVIDIA driver";
+  EXPECT_EQ(trainer::unused_gpus(), "");
   EXPECT_THAT(one_step("").out, HasSubstr("backend: host (no NVIDIA driver)\n"));
   add_gpu(0, kH100);
-  EXPECT_THAT(app::unused_gpus(),
+  EXPECT_THAT(trainer::unused_gpus(),
               StartsWith("GPU not used: NVIDIA H100 80GB HBM3 (/dev/nvidia0): the driver's library "
                          "libcuda.so.1 does not load: in a container, start it with `docker run"));
 }
@@ -162,7 +162,7 @@ TEST_F(Gpus, AreWhatDoctorSpeaksOf) {
   EXPECT_EQ(gpu.code, 3);
   EXPECT_THAT(gpu.out, HasSubstr(line));
   EXPECT_EQ(run_program("doctor --gpu", "MUO_CUDA_PLUGIN=muograph_simt").code, 0);
-  // Without its development files a driver has this name only; any library will do.
+  // A driver without development files has only this name of the library; any library will do.
   fs::create_directory(path("driver"));
   fs::create_symlink(fs::path(test::program()).replace_filename("libcuda_stand_in.so"),
                      path("driver/libcuda.so.1"));
@@ -185,10 +185,10 @@ TEST_F(Gpus, ThatCudaDoesNotStartWithSayWhy) {
            {"ERROR=34", "the toolkit's stub, not a driver"},
            {"ERROR=100", "the NVIDIA driver shows no GPU (is CUDA_VISIBLE_DEVICES empty?)"},
            {"ERROR=802", "`systemctl start nvidia-fabricmanager`"},
-           {"ERROR=2", "cudaErrorMemoryAllocation (out of memory): `dmesg"},
+           {"ERROR=2", "cudaErrorMemoryAllocation (out of memory): see `dmesg"},
            {"ERROR=209",
             "GPU 0 (the CPU, 1024 GiB, 132 multiprocessors, compute capability 9.0) "
-            "needs code that this build lacks"},
+            "has an architecture that this build does not include"},
            {"GPUS=0", "CUDA finds no GPU"}}) {
     const Outcome outcome = told(environment);
     EXPECT_EQ(outcome.code, 3) << environment;
@@ -196,7 +196,7 @@ TEST_F(Gpus, ThatCudaDoesNotStartWithSayWhy) {
   }
 }
 
-// configs/quick_gpu.toml is for any number of GPUs.
+// configs/quick_gpu.toml works on any number of GPUs.
 TEST_F(Gpus, OfAnyNumberTrainTheQuickModel) {
   for (const char* devices : {"1", "2", "3", "4", "5", "6", "7", "8"}) {
     const Outcome plan = run_program("plan --backend cuda --config " + test::source_directory() +

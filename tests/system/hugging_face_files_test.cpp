@@ -1,4 +1,4 @@
-#include "app/checkpoint/hugging_face_files.h"
+#include "kit/export/hugging_face_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 #include "support/program.h"
 #include "system/run_files.h"
 
-// `checkpoint export --hf` as a user runs it. scripts/check_hf_export.py loads the result with
+// Runs `checkpoint export --hf` as a user does. scripts/check_hf_export.py loads the result with
 // transformers.
 namespace muo {
 namespace {
@@ -29,7 +29,7 @@ using test::Outcome;
 using test::run_program;
 using testing::HasSubstr;
 
-// A plain model with grouped queries, and nanochat's of the same size.
+// A plain model with grouped queries, and a nanochat model of the same size.
 constexpr std::int64_t kLayers = 2, kWidth = 32, kHeads = 4, kKeyHeads = 2, kRow = 16;
 constexpr std::int64_t kVocab = 257, kHead = kWidth / kHeads;
 const std::string kSizes =
@@ -71,9 +71,9 @@ TEST_F(HuggingFaceFiles, HoldEveryWeightUnderThePortsName) {
             concat(said, "load it in Python:\nfrom transformers import pipeline\n",
                    "generate = pipeline(\"text-generation\", model=\"", hf, "\")\nprint(",
                    "generate(\"Once upon a time\", max_new_tokens=50)[0][\"generated_text\"])\n"));
-  const app::SafetensorsFile ours(path("run/checkpoints/step_00000002/model.safetensors"));
-  const app::SafetensorsFile theirs(path("hf/model.safetensors"));
-  EXPECT_EQ(theirs.metadata(), (app::SafetensorsMetadata{{"format", "pt"}}));
+  const trainer::SafetensorsFile ours(path("run/checkpoints/step_00000002/model.safetensors"));
+  const trainer::SafetensorsFile theirs(path("hf/model.safetensors"));
+  EXPECT_EQ(theirs.metadata(), (trainer::SafetensorsMetadata{{"format", "pt"}}));
 
   struct Pair {
     std::string theirs, ours;
@@ -96,11 +96,11 @@ TEST_F(HuggingFaceFiles, HoldEveryWeightUnderThePortsName) {
   }
   EXPECT_EQ(theirs.entries().size(), pairs.size());
   for (const Pair& pair : pairs) {
-    const app::SafetensorsEntry* const entry = theirs.find(pair.theirs);
+    const trainer::SafetensorsEntry* const entry = theirs.find(pair.theirs);
     ASSERT_NE(entry, nullptr) << pair.theirs;
     EXPECT_EQ(entry->spec.dtype, DType::kF32);
     EXPECT_EQ(entry->spec.shape, pair.shape) << pair.theirs;
-    // The first rows: ours has rows of padding behind the vocabulary.
+    // Compares the first rows: ours is padded with rows after the vocabulary.
     const auto want = ours.bytes(*ours.find(pair.ours));
     const auto got = theirs.bytes(*entry);
     ASSERT_LE(got.size(), want.size());
@@ -128,7 +128,7 @@ TEST_F(HuggingFaceFiles, SayInTheirConfigurationWhatThePortTakesOtherwise) {
   EXPECT_EQ(is["rope_parameters"], json({{"rope_type", "default"}, {"rope_theta", 100000.0}}));
   EXPECT_EQ(is["tie_word_embeddings"], false);
   EXPECT_EQ(is["attention_bias"], false);
-  // Of the byte tokenizer; the port's own defaults are tokens 0 and 1.
+  // Ids of the byte tokenizer; the port's defaults are tokens 0 and 1.
   EXPECT_EQ(is["bos_token_id"], 256);
   EXPECT_EQ(is["eos_token_id"], 256);
   EXPECT_TRUE(is.contains("pad_token_id") && is["pad_token_id"].is_null());
@@ -139,7 +139,7 @@ TEST_F(HuggingFaceFiles, KnowNoDocumentsOfOtherVocabulariesAndNoCapThatIsOff) {
   model.vocab_size = 50257;
   model.softcap = 0;
   const json is =
-      json::parse(app::hugging_face_config_text(model, {}, app::HuggingFaceForm::kPort));
+      json::parse(kit::hugging_face_config_text(model, {}, kit::HuggingFaceForm::kPort));
   EXPECT_TRUE(is["bos_token_id"].is_null() && is["eos_token_id"].is_null());
   EXPECT_TRUE(is.contains("final_logit_softcapping") && is["final_logit_softcapping"].is_null());
 }
@@ -179,7 +179,7 @@ TEST_F(HuggingFaceFiles, OfNanochatsModelHaveItsCode) {
            {"AutoModelForCausalLM", {"modeling_muograph", "MuographForCausalLM"}}}) {
     EXPECT_EQ(is["auto_map"][loader], place.first + "." + place.second);
     const std::string code = test::read_file(path("hf/" + place.first + ".py"));
-    EXPECT_EQ(code, test::read_file(test::source_directory() + "/src/app/checkpoint/transformers/" +
+    EXPECT_EQ(code, test::read_file(test::source_directory() + "/src/kit/export/transformers/" +
                                     place.first + ".py"));
     EXPECT_THAT(code, HasSubstr("class " + place.second + "("));
     EXPECT_THAT(outcome.out, HasSubstr("hf/" + place.first + ".py\n"));
@@ -194,11 +194,11 @@ TEST_F(HuggingFaceFiles, OfNanochatsModelHaveItsCode) {
                        {"document_token", 256}};
   for (const auto& [name, value] : fields.items())
     EXPECT_EQ(is[name], value) << name;
-  // Every weight under its name, without the rows that pad the vocabulary.
-  const app::SafetensorsFile ours(path("run/checkpoints/step_00000002/model.safetensors"));
-  const app::SafetensorsFile theirs(path("hf/model.safetensors"));
+  // Every weight has its name, without the rows that pad the vocabulary.
+  const trainer::SafetensorsFile ours(path("run/checkpoints/step_00000002/model.safetensors"));
+  const trainer::SafetensorsFile theirs(path("hf/model.safetensors"));
   EXPECT_EQ(theirs.entries().size(), ours.entries().size());
-  for (const app::SafetensorsEntry& entry : theirs.entries()) {
+  for (const trainer::SafetensorsEntry& entry : theirs.entries()) {
     const auto want = ours.bytes(*ours.find(entry.spec.name));
     const auto got = theirs.bytes(entry);
     ASSERT_LE(got.size(), want.size());
@@ -217,16 +217,17 @@ TEST_F(HuggingFaceFiles, AreRefusedForNanochatsModelByItsFeatures) {
                         "and keys times 1.2;"));
   EXPECT_THAT(outcome.err, HasSubstr("train with --model plain, or with --value-embeddings off "
                                      "--smear off --backout off --resid-lambdas off --x0-lambdas "
-                                     "off --qk-scale 1; as it is, export it with --hf-code DIR or "
+                                     "off --qk-scale 1; unchanged, export it with --hf-code DIR or "
                                      "--out DIR\n"));
   EXPECT_FALSE(fs::exists(path("hf")));
 }
 
-// Each feature alone is refused, with the option that turns it off, and no other is named.
+// Each unsupported feature alone is refused, and the message names only the option that turns it
+// off.
 TEST_F(HuggingFaceFiles, AreRefusedForEachFeatureAlone) {
   model::GptConfig plain;
   plain.seq_len = 256;
-  EXPECT_EQ(app::port_objection(plain), "");
+  EXPECT_EQ(kit::port_objection(plain), "");
   struct Case {
     void (*add)(model::GptConfig& model);
     std::string feature, option;
@@ -246,15 +247,15 @@ TEST_F(HuggingFaceFiles, AreRefusedForEachFeatureAlone) {
   for (const Case& each : cases) {
     model::GptConfig model = plain;
     each.add(model);
-    EXPECT_EQ(app::port_objection(model),
-              "this model has what Hugging Face's nanochat has not: " + each.feature +
+    EXPECT_EQ(kit::port_objection(model),
+              "Hugging Face's nanochat lacks features of this model: " + each.feature +
                   "; to export with --hf, train with --model plain, or with " + each.option);
   }
-  // Short windows are none where rows are not longer.
+  // Short windows have no effect if rows are not longer.
   model::GptConfig model = plain;
   model.window_pattern = "SL";
   model.seq_len = 128;
-  EXPECT_EQ(app::port_objection(model), "");
+  EXPECT_EQ(kit::port_objection(model), "");
 }
 
 TEST_F(HuggingFaceFiles, AreNotWrittenOverOthersNorBesideNanochats) {
@@ -283,7 +284,7 @@ TEST_F(HuggingFaceFiles, HaveOurLogitsInTransformers) {
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
 }
 
-// `sample --logits`, which that script reads: the most likely token is the one that is drawn.
+// `sample --logits`, which that script reads: the token with the largest logit is the one drawn.
 TEST_F(HuggingFaceFiles, AreComparedByLogitsThatSamplesAreDrawnFrom) {
   train("--model plain --embedding-lr 3 --unembedding-lr 1");
   const std::string sample = "sample " + path("run").string() + " --backend host --prompt 'ab' ";

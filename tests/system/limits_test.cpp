@@ -13,7 +13,7 @@
 #include "support/sanitized.h"
 #include "system/training_run.h"
 
-// Runs under limits of control groups, of the process and of threads.
+// Runs under limits of control groups, of the process' address space and of threads.
 namespace muo {
 namespace {
 
@@ -25,7 +25,7 @@ using testing::HasSubstr;
 
 class Limits : public Training {
  protected:
-  // A run with more than 1.5 GiB of weights and state.
+  // A run whose weights and state exceed 1.5 GiB.
   [[nodiscard]] std::string large(const std::string& command) const {
     return command + " --data " + text_.string() +
            " --backend host --devices 1 --model plain --n-layer 8 --n-embd 1024 --n-head 8 "
@@ -33,7 +33,7 @@ class Limits : public Training {
   }
 };
 
-// Control groups of version 2 by files that only this command sees, as root may mount them.
+// Fake control groups of version 2: files in a mount that only this command sees, which needs root.
 class FakedGroups : public Limits {
  protected:
   void SetUp() override {
@@ -42,7 +42,7 @@ class FakedGroups : public Limits {
       GTEST_SKIP() << "this process may not mount a file system: run it as root";
     test::write_file(path("cgroup"), "0::/system.slice/job.scope\n");
   }
-  // To be put before a command; `files` makes files in the folder of /system.slice/job.scope.
+  // A prefix for a command; `files` creates files in the folder of /system.slice/job.scope.
   [[nodiscard]] std::string in_group(const std::string& files) const {
     return "unshare --mount sh -c 'mount -t tmpfs none /sys/fs/cgroup && "
            "mkdir -p /sys/fs/cgroup/system.slice/job.scope && "
@@ -87,8 +87,8 @@ TEST_F(FakedGroups, LimitTheTextThatIsTokenizedInMemory) {
   const Outcome refused = plan(3 * bytes - 1);
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err,
-              AllOf(HasSubstr(" are available (limit of the cgroup /system.slice/job.scope): make "
-                              "token shards of it, which stay on the disk: muograph tokenize " +
+              AllOf(HasSubstr(" are available (limit of the cgroup /system.slice/job.scope): write "
+                              "token shards to disk instead: muograph tokenize " +
                               text_.string() + " --tokenizer " + tokenizer)));
   EXPECT_THAT(plan(3 * bytes).err, HasSubstr("not enough memory: "));
 }
@@ -108,19 +108,19 @@ TEST_F(Limits, OfTheAddressSpaceAreRefusedBeforehandOrKept) {
   const Outcome train =
       run_program(large("train --out " + path("run").string()), "ulimit -v 1200000;");
   EXPECT_EQ(train.code, 2);
-  // But for the number, as two programs hold not quite the same.
+  // Except for the number, as the two commands hold slightly different amounts.
   const auto rounded = [](const std::string& text) {
     return std::regex_replace(text, std::regex("10[0-9]{2}[.][0-9] MiB are"), "about 1 GiB are");
   };
   EXPECT_EQ(rounded(train.err), rounded(run_program(large("plan"), "ulimit -v 1200000;").err));
   EXPECT_THAT(train.err, HasSubstr(" are available beside the program " + limit));
-  // Heaps of all its threads would not fit.
+  // Separate heaps of all its threads would not fit.
   const Outcome kept =
       run_program(options("kept", "--save-every 10 --sample-every 10"), "ulimit -v 300000;");
   EXPECT_EQ(kept.code, 0) << kept.err;
 }
 
-// How many threads a command may have.
+// Limits the number of a command's threads.
 class Threads : public Training {
  protected:
   void SetUp() override {
@@ -129,8 +129,8 @@ class Threads : public Training {
     if (run_program("--version", at_most(1000)).code != 0)
       GTEST_SKIP() << "another user may not run this program";
   }
-  // To be put before a command. Root is not limited, so that another user runs it, whose threads
-  // are the command's; of any other user all processes count.
+  // A prefix for a command. The limit does not apply to root, which therefore runs it as a user
+  // without other threads; for any other user all the user's processes count.
   [[nodiscard]] static std::string at_most(int threads) {
     const std::string limit = "prlimit --nproc=" + std::to_string(threads);
     if (!is_root()) return limit;
@@ -139,7 +139,8 @@ class Threads : public Training {
   }
   static bool is_root() { return geteuid() == 0; }
 
-  // With 1, 2, 3 threads, until there are enough: each time another one is refused.
+  // Allows 1, 2, 3 threads and so on until they suffice, so that each time another thread is
+  // refused.
   static void expect_one_line_each(const std::function<std::string(std::string)>& command) {
     constexpr int kEnough = 40;
     for (int threads = 1; threads < (is_root() ? kEnough : 2); ++threads) {
@@ -183,7 +184,7 @@ TEST_F(Threads, ThatTheSystemRefusesEndAServer) {
   train("run", "--num-iterations 1");
   fs::permissions(path("run"), fs::perms::all);
   test::write_file(path("plotly.js"), "window.Plotly = {};");
-  // 16 that answer, one that listens, one for signals, and the first.
+  // 16 threads answer, one listens, one takes signals, and there is the main thread.
   for (const int threads : is_root() ? std::vector{1, 2, 10, 17, 18} : std::vector{1}) {
     const Outcome outcome =
         run_program("report " + path("run").string() + " --follow --port 0 --plotly " +

@@ -6,7 +6,7 @@
 #include "support/sanitized.h"
 #include "system/training_run.h"
 
-// What is sharded, and what is recomputed, as a user asks for it: the run is the same.
+// Sharding and recomputation, as a user selects them, do not change the run.
 namespace muo {
 namespace {
 
@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 class MemoryModes : public Training {
  protected:
-  // One micro-step: gradients are reduced once in every mode.
+  // One micro-step, so that every mode reduces gradients once.
   [[nodiscard]] static std::string mode(const std::string& more) {
     return "--model nanochat --depth 2 --device-batch-size 8 --devices 3 --sample-every 10 "
            "--verify-sync-every 5 --dtype bf16 " +
@@ -42,14 +42,15 @@ TEST_F(MemoryModes, GiveTheSameLossesEvaluationsSamplesAndCheckpoints) {
 
 TEST_F(MemoryModes, ARunGoesOnInAnother) {
   train("whole", mode("--shard weights --save-every 7"));
-  const std::string resume =
-      " --resume " + app::checkpoint_directory(path("whole"), 7).string() + " --num-iterations 20";
+  const std::string resume = " --resume " +
+                             trainer::checkpoint_directory(path("whole"), 7).string() +
+                             " --num-iterations 20";
   train("optimizer", mode("--shard optimizer") + resume);
   EXPECT_TRUE(tensors("optimizer", 20) == tensors("whole", 20));
   train("back", mode("--shard weights --strategy all_to_all") + " --resume " +
-                    app::checkpoint_directory(path("whole"), 14).string());
+                    trainer::checkpoint_directory(path("whole"), 14).string());
   EXPECT_TRUE(tensors("back", 20) == tensors("whole", 20));
-  // On other devices sums have another order.
+  // With other devices sums have another order.
   train("two", mode("--shard weights") + resume + " --devices 2 --device-batch-size 12");
   EXPECT_NEAR(losses("two").front(), losses("whole")[7], 1e-3);
   EXPECT_NEAR(losses("two").back(), losses("whole").back(), 0.05);

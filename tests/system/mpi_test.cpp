@@ -1,4 +1,4 @@
-// MPI itself: the contract of communicators between processes that mpirun starts.
+// The contract of communicators between processes that mpirun starts, with real MPI.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class Mpi : public testing::Test {
   static Outcome contract(const std::string& before) {
     return run_command(before + "'" + (build() / "contract_test").string() +
                            "' --gtest_brief=1 --gtest_color=no --gtest_filter='*/mpi'",
-                       // Of Open MPI 4 and 5; others do not ask.
+                       // Variables of Open MPI 4 and 5; other versions do not need them.
                        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
                        "OMPI_MCA_rmaps_base_oversubscribe=1 "
                        "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe");
@@ -40,7 +40,7 @@ TEST_F(Mpi, TheContractOfCommunicatorsHoldsBetweenProcesses) {
   for (const int processes : {2, 3}) {
     const Outcome outcome = contract("mpirun -n " + std::to_string(processes) + " ");
     EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
-    std::size_t passed = 0;  // once by each
+    std::size_t passed = 0;  // once per process
     for (std::size_t at = 0; (at = outcome.out.find("[  PASSED  ]", at)) != std::string::npos; ++at)
       ++passed;
     EXPECT_EQ(passed, static_cast<std::size_t>(processes)) << outcome.out;
@@ -52,8 +52,9 @@ TEST_F(Mpi, TheContractOfCommunicatorsHoldsBetweenProcesses) {
 TEST_F(Mpi, AProcessThatMpirunDidNotStartIsRefused) {
   const Outcome outcome = contract("env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 ");
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_THAT(outcome.out, HasSubstr("to MPI this is process 0 of 1, but the run has it as 1 of 2: "
-                                     "start all processes by one mpirun"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("MPI numbers this process 0 of 1, the launch numbers it 1 of 2: "
+                        "start all processes by one mpirun"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "app/checkpoint/nanochat_files.h"
+#include "kit/export/nanochat_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 #include "support/files.h"
 #include "support/program.h"
 
-// `checkpoint import` and `checkpoint export` as a user runs them.
+// Runs `checkpoint import` and `checkpoint export` as a user does.
 namespace muo {
 namespace {
 
@@ -29,7 +29,7 @@ using testing::HasSubstr;
 constexpr std::int64_t kStep = 7;
 
 struct Stored {
-  app::SafetensorsSpec spec;
+  trainer::SafetensorsSpec spec;
   std::string bytes;
 };
 
@@ -45,10 +45,10 @@ class NanochatFiles : public testing::Test {
     model_.seq_len = 64;
     for (const ParamSpec& param : model::gpt_parameters(model_))
       tensors_[param.name] = fp32_tensor(param);
-    write_meta(app::nanochat_meta_text({.model = model_, .step = kStep}));
+    write_meta(kit::nanochat_meta_text({.model = model_, .step = kStep}));
   }
 
-  // Any values that a weight may have, the smallest included.
+  // Arbitrary values of a weight, including the smallest.
   static Stored fp32_tensor(const ParamSpec& param) {
     const CounterRandom random(3, param.name);
     std::string bytes;
@@ -62,7 +62,7 @@ class NanochatFiles : public testing::Test {
             .bytes = bytes};
   }
 
-  // The upper halves of the fp32 values: bf16.
+  // The upper halves of the fp32 values are bf16.
   void make_bf16(const std::string& name) {
     Stored& tensor = tensors_.at(name);
     std::string bytes;
@@ -73,12 +73,13 @@ class NanochatFiles : public testing::Test {
   }
 
   void write_model() const {
-    std::vector<app::SafetensorsSpec> specs;
+    std::vector<trainer::SafetensorsSpec> specs;
     for (const auto& [name, tensor] : tensors_)
       specs.push_back(tensor.spec);
-    const app::SafetensorsLayout layout = app::layout_safetensors(specs, {{"format", "pt"}});
+    const trainer::SafetensorsLayout layout =
+        trainer::layout_safetensors(specs, {{"format", "pt"}});
     std::string file(reinterpret_cast<const char*>(layout.head.data()), layout.head.size());
-    for (const app::SafetensorsEntry& entry : layout.entries)
+    for (const trainer::SafetensorsEntry& entry : layout.entries)
       file += tensors_.at(entry.spec.name).bytes;
     test::write_file(path("in/model_000007.safetensors"), file);
   }
@@ -132,7 +133,7 @@ TEST_F(NanochatFiles, BFloat16ComesOutAsTheSameNumbersInFp32) {
   write_model();
   ASSERT_EQ(import_model().code, 0);
   ASSERT_EQ(export_model().code, 0);
-  const app::SafetensorsFile file(path("out/model_000007.safetensors"));
+  const trainer::SafetensorsFile file(path("out/model_000007.safetensors"));
   const std::span<const std::byte> bytes = file.bytes(*file.find(name));
   const std::string& halves = tensors_.at(name).bytes;
   std::string wide;
@@ -145,7 +146,7 @@ TEST_F(NanochatFiles, BFloat16ComesOutAsTheSameNumbersInFp32) {
 TEST_F(NanochatFiles, AnImportOfNumbersThatAreNotFiniteSaysWhereTheyAre) {
   std::string& bytes = tensors_.at("lm_head.weight").bytes;
   bytes[7 * sizeof(float) + 2] = '\x80';
-  bytes[7 * sizeof(float) + 3] = '\x7F';  // infinity, or not a number
+  bytes[7 * sizeof(float) + 3] = '\x7F';  // infinity or NaN
   write_model();
   expect_refused(import_model(),
                  {"in/model_000007.safetensors: lm_head.weight holds a number that is not finite"});
@@ -177,7 +178,7 @@ TEST_F(NanochatFiles, AnImportedCheckpointIsForEvalAndSampleButNotForResume) {
   test::write_file(path("text.txt"), text);
   const std::string run = path("run").string();
   const std::string data = path("text.txt").string();
-  // More rows at a time than there are.
+  // A larger batch than there are rows.
   const Outcome eval = run_program("eval --checkpoint " + run +
                                    " --devices 1 --device-batch-size 1048576 --data " + data);
   EXPECT_EQ(eval.code, 0) << eval.err;
@@ -213,7 +214,7 @@ TEST_F(NanochatFiles, RefusesOtherDtypes) {
 TEST_F(NanochatFiles, RefusesAConfigurationThatDoesNotFitTheWeights) {
   write_model();
   change_meta("n_layer", 4);
-  // With four layers value embeddings move to layers 1 and 3.
+  // With four layers value embeddings are in layers 1 and 3.
   expect_refused(import_model(), {"value_embeds.1.weight", "value_embeds.0.weight"});
 }
 
@@ -241,39 +242,39 @@ TEST_F(NanochatFiles, RefusesToOverwrite) {
 TEST_F(NanochatFiles, RefusesToExportWhatNanochatCannotBe) {
   model::GptConfig plain;
   plain.n_layer = 2;
-  EXPECT_THAT(app::nanochat_objection(plain), HasSubstr("value_embeddings false, not true"));
-  EXPECT_THAT(app::nanochat_objection(plain), HasSubstr("qk_scale"));
+  EXPECT_THAT(kit::nanochat_objection(plain), HasSubstr("value_embeddings false, not true"));
+  EXPECT_THAT(kit::nanochat_objection(plain), HasSubstr("qk_scale"));
   model::set_nanochat_extras(plain);
-  EXPECT_EQ(app::nanochat_objection(plain), "");
+  EXPECT_EQ(kit::nanochat_objection(plain), "");
 }
 
-// Of the numbers that Python writes so none is of the model.
+// None of the values that Python writes this way is read by the import.
 TEST_F(NanochatFiles, AMetaOfPythonMayHaveNumbersThatAreNotFinite) {
   std::string meta = test::read_file(path("in/meta_000007.json"));
   meta.insert(
       1, R"("min_val_bpb": Infinity, "loop_state": {"a": [NaN, -Infinity], "NaN": "Infinity"},)");
-  EXPECT_EQ(app::parse_nanochat_meta(meta, "meta").step, kStep);
+  EXPECT_EQ(kit::parse_nanochat_meta(meta, "meta").step, kStep);
   meta.insert(1, R"("step": NaN,)");
-  EXPECT_THAT(test::message_of<InputError>([&] { app::parse_nanochat_meta(meta, "meta"); }),
+  EXPECT_THAT(test::message_of<InputError>([&] { kit::parse_nanochat_meta(meta, "meta"); }),
               HasSubstr("occurs twice"));
   EXPECT_THAT(test::message_of<InputError>(
-                  [&] { app::parse_nanochat_meta(R"({"step": 1 Infinity})", "meta"); }),
+                  [&] { kit::parse_nanochat_meta(R"({"step": 1 Infinity})", "meta"); }),
               HasSubstr("malformed JSON"));
 }
 
 TEST_F(NanochatFiles, AMetaWithoutWindowsHasLongOnes) {
   json meta = json::parse(test::read_file(path("in/meta_000007.json")));
   meta["model_config"].erase("window_pattern");
-  EXPECT_EQ(app::parse_nanochat_meta(meta.dump(), "meta").model.window_pattern, "L");
+  EXPECT_EQ(kit::parse_nanochat_meta(meta.dump(), "meta").model.window_pattern, "L");
   meta["model_config"].erase("n_layer");
-  EXPECT_THAT(test::message_of<InputError>([&] { app::parse_nanochat_meta(meta.dump(), "meta"); }),
+  EXPECT_THAT(test::message_of<InputError>([&] { kit::parse_nanochat_meta(meta.dump(), "meta"); }),
               HasSubstr("no model_config.n_layer"));
 }
 
 TEST_F(NanochatFiles, AWindowPatternInSmallLettersIsTheSame) {
   json meta = json::parse(test::read_file(path("in/meta_000007.json")));
   meta["model_config"]["window_pattern"] = "ssl";
-  EXPECT_EQ(app::parse_nanochat_meta(meta.dump(), "meta").model.window_pattern, "SSL");
+  EXPECT_EQ(kit::parse_nanochat_meta(meta.dump(), "meta").model.window_pattern, "SSL");
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 using test::Outcome;
 using testing::HasSubstr;
 
-// The gradient norm of so small a run is often half a deviation above its mean.
+// In so small a run the gradient norm often exceeds its mean by half a standard deviation.
 constexpr const char* kSkipping =
     "--num-iterations 160 --matrix-lr 0.02 --eval-every -1 --outlier-deviations 0.5 "
     "--on-outlier skip ";
@@ -43,10 +43,10 @@ TEST_F(NumericsGuard, TooManySkippedUpdatesEndTheRunAndLoseNothing) {
   ASSERT_GE(steps.size(), 3U);
   EXPECT_GE(steps.front(), 128) << "nothing is unusual before the window is full";
   EXPECT_THAT(outcome.out, HasSubstr("step " + std::to_string(steps.front()) + ": outlier: "));
-  const app::Checkpoint last(path("run"));
+  const trainer::Checkpoint last(path("run"));
   EXPECT_EQ(last.info().updates, last.info().step - static_cast<std::int64_t>(steps.size()));
   EXPECT_LT(last.info().step, 160);
-  // An export is named after the steps, not the updates.
+  // An export is named by steps, not by updates.
   EXPECT_EQ(test::run_program("checkpoint export " + path("run").string() + " --out " +
                               path("exported").string())
                 .code,
@@ -57,24 +57,24 @@ TEST_F(NumericsGuard, TooManySkippedUpdatesEndTheRunAndLoseNothing) {
   EXPECT_EQ(refused.code, 2);
 }
 
-// What is usual is measured over the steps before, so a resumed run has to know them.
+// Outliers are judged by statistics of earlier steps, so a resumed run must restore them.
 TEST_F(NumericsGuard, AResumedRunSkipsTheSameUpdates) {
   const std::string more = kSkipping + std::string("--max-skipped -1 ");
   train("whole", more + "--save-every 140");
   const std::vector<std::int64_t> steps = skipped("whole");
   ASSERT_FALSE(steps.empty());
   ASSERT_GE(steps.back(), 140);
-  std::vector<std::int64_t> reported = steps;  // of what was not committed there is no size
+  std::vector<std::int64_t> reported = steps;  // skipped updates have no recorded size
   for (const nlohmann::json& line : metrics("whole", "update"))
     reported.push_back(line["step"]);
   std::ranges::sort(reported);
   std::vector<std::int64_t> all(160);
   std::iota(all.begin(), all.end(), 0);
   EXPECT_EQ(reported, all);
-  train("part", more + "--resume " + app::checkpoint_directory(path("whole"), 140).string());
+  train("part", more + "--resume " + trainer::checkpoint_directory(path("whole"), 140).string());
   EXPECT_EQ(tensors("whole", 160), tensors("part", 160));
   train("other", more + "--devices 3 --strategy ddp --resume " +
-                     app::checkpoint_directory(path("whole"), 140).string());
+                     trainer::checkpoint_directory(path("whole"), 140).string());
   EXPECT_FALSE(skipped("other").empty());
 }
 

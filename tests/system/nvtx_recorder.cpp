@@ -1,5 +1,5 @@
-// A profiler for tests: NVTX loads it from NVTX_INJECTION64_PATH, and it writes the ranges of every
-// domain to the file NVTX_RECORDER_FILE, one event a line, fields apart by tabs:
+// A profiler for tests. NVTX loads it from NVTX_INJECTION64_PATH, and it writes the ranges of every
+// domain to the file NVTX_RECORDER_FILE, one event per line, with fields separated by tabs:
 //   push  thread  domain  category  payload, or -  name
 //   pop   thread  domain
 
@@ -21,7 +21,7 @@ struct Domain {
   std::map<std::uint32_t, std::string> categories;
 };
 
-std::mutex mutex;  // of the file and of the domains' categories
+std::mutex mutex;  // guards the file and the domains' categories
 std::ofstream& file() {
   static std::ofstream out(std::getenv("NVTX_RECORDER_FILE"));  // NOLINT(concurrency-mt-unsafe)
   return out;
@@ -33,7 +33,7 @@ int this_thread() {
   return number;
 }
 
-// What handles point to: never destroyed, as ranges may end late.
+// The object that handles point to. Never destroyed, as ranges may end late.
 template <class T>
 T* keep(T value) {
   static auto& all = *new std::deque<T>;

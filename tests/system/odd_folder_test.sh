@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# In a folder whose name has spaces and other letters, below one named like rooms of ours, the core is made of the
-# same sources, and those that are generated can be. `.ci/full odd_folder` builds and trains there.
+# Tests that in a folder whose name has spaces and non-ASCII letters, below folders named like our rooms, the core
+# is
+# built from the same sources and sources can be generated. `.ci/full odd_folder` builds and trains there.
 #   tests/system/odd_folder_test.sh BUILD
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -11,7 +12,7 @@ mkdir -p "$odd/build"
 cp -R CMakeLists.txt src model optim graphs data tests configs docs "$odd"
 if [ -d build/third_party ]; then ln -s "$PWD/build/third_party" "$odd/build"; fi
 
-# Lists what build $1 compiles, relative to the tree: the sources that are compiled together, then the objects in its
+# Lists what build $1 compiles, relative to the tree: the united sources, then the objects in its
 # compile_commands.json, each with its target.
 sources() {
   if [ -d "$1/united" ]; then sort "$1"/united/*.cpp; fi
@@ -21,7 +22,7 @@ sources() {
 united=$(grep '^MUO_UNITY:' "$1/CMakeCache.txt")
 cmake -S "$odd" -B "$odd/build" -G Ninja "-D$united" -DMUO_TESTS=OFF -DMUO_BENCH=OFF -DMUO_CUDA=OFF --log-level=WARNING >/dev/null
 want=$(sources "$1")
-[ "$(wc -l <<<"$want")" -gt 200 ] || { echo "odd_folder_test.sh: too few sources are found in $1" >&2; exit 1; }
+[ "$(wc -l <<<"$want")" -gt 200 ] || { echo "odd_folder_test.sh: too few sources found in $1" >&2; exit 1; }
 diff <(printf '%s\n' "$want") <(sources "$odd/build")
 cmake --build "$odd/build" --target report_page.cpp model_code.cpp coming_from.cpp muograph_version >"$folder/log" ||
   { cat "$folder/log" >&2; exit 1; }

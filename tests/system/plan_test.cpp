@@ -1,4 +1,4 @@
-// `plan` as a user runs it.
+// Runs `plan` as a user does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string>
 
-#include "app/run/backend.h"
 #include "base/check.h"
 #include "support/program.h"
+#include "trainer/run/backend.h"
 
 namespace muo {
 namespace {
@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
-// `plan` of a depth of nanochat's on one GPU, or as many virtual ranks, which nothing executes.
+// Plans a nanochat model of a depth on one GPU, or on virtual ranks of it.
 nlohmann::json planned(std::int64_t gpu_bytes, const std::string& depth_and_more = "12") {
   const Outcome outcome = run_program(
       "plan --json --backend cuda --vocab-size 32768 --devices 1 --depth " + depth_and_more,
@@ -32,9 +32,9 @@ std::int64_t rows_of(const nlohmann::json& plan) { return plan["device_batch_siz
 std::int64_t bytes_of(const nlohmann::json& plan) { return plan["memory_bytes_per_device"]; }
 
 TEST(FitBatch, OfAGpuIsUpTo65536TokensThatFitItsMemory) {
-  constexpr std::int64_t kKept = app::kLibraryMemory + app::kContextMemory;
+  constexpr std::int64_t kKept = trainer::kLibraryMemory + trainer::kContextMemory;
   const nlohmann::json roomy = planned(1024 * kGiB);
-  EXPECT_EQ(rows_of(roomy), 32);  // of 2048 tokens
+  EXPECT_EQ(rows_of(roomy), 32);  // rows of 2048 tokens
   EXPECT_EQ(roomy["total_batch_tokens"], 524288);
   EXPECT_THAT(roomy.dump(), HasSubstr("32 rows need"));
   EXPECT_EQ(rows_of(planned(1024 * kGiB, "12 --max-seq-len 1024")), 64);
@@ -43,28 +43,28 @@ TEST(FitBatch, OfAGpuIsUpTo65536TokensThatFitItsMemory) {
   EXPECT_EQ(rows_of(smaller), 16);
   EXPECT_EQ(smaller["total_batch_tokens"], 524288);
   EXPECT_THAT(smaller.dump(), HasSubstr("for tensors: a GPU's memory less 2560.0 for CUDA"));
-  // Two ranks have half each.
+  // Two ranks get half of them each.
   EXPECT_LT(rows_of(planned(bytes_of(roomy) + kKept, "12 --ranks-per-device 2")), 32);
-  // As many rows as 7 ranks can take in equal micro-steps that come near to the same total.
+  // The rows of 7 ranks in equal micro-steps with nearly the same total.
   const nlohmann::json seven = planned(1024 * kGiB, "12 --ranks-per-device 7");
   EXPECT_EQ(rows_of(seven), 18);
   EXPECT_EQ(seven["total_batch_tokens"], 2 * 18 * 7 * 2048);
 }
 
-// Where not even one row fits, logits are made in smaller chunks, and a batch that was asked for
-// stays.
+// If the requested rows do not fit, logits are computed in smaller chunks, and an explicit batch is
+// kept.
 TEST(FitBatch, OfAGpuMakesLogitsInSmallerChunksBeforeItGivesUp) {
-  constexpr std::int64_t kKept = app::kLibraryMemory + app::kContextMemory;
+  constexpr std::int64_t kKept = trainer::kLibraryMemory + trainer::kContextMemory;
   const std::string options = "1 --max-seq-len 8192 --device-batch-size 4 --recompute none";
   const std::int64_t whole = bytes_of(planned(1024 * kGiB, options));
   const nlohmann::json tight = planned(whole + kKept - 1, options);
   EXPECT_EQ(rows_of(tight), 4);
-  EXPECT_THAT(tight.dump(), HasSubstr("logits: 64 MiB of them at a time"));
+  EXPECT_THAT(tight.dump(), HasSubstr("logits: 64 MiB at a time"));
   EXPECT_LT(bytes_of(tight), whole - 256 * (kGiB >> 10));
 }
 
 TEST(FitMemory, OfAGpuRecomputesWhereRowsWereAskedFor) {
-  constexpr std::int64_t kKept = app::kLibraryMemory + app::kContextMemory;
+  constexpr std::int64_t kKept = trainer::kLibraryMemory + trainer::kContextMemory;
   const std::string options = "12 --device-batch-size 16";
   const std::int64_t whole = bytes_of(planned(1024 * kGiB, options));
   const nlohmann::json tight = planned(whole + kKept - 1, options);
@@ -72,20 +72,20 @@ TEST(FitMemory, OfAGpuRecomputesWhereRowsWereAskedFor) {
   EXPECT_EQ(tight["recompute"]["mlp_layers"], 1);
   EXPECT_GT(tight["recompute"]["flops_per_token"], 0);
   EXPECT_THAT(tight.dump(), HasSubstr("recompute: the MLPs of the first 1 of 12 layers"));
-  // The limit instead of the GPU's memory.
+  // A limit in place of the GPU's memory.
   const nlohmann::json limited =
       planned(1024 * kGiB, options + " --memory-limit " + std::to_string(whole + kKept - 1));
   EXPECT_EQ(limited["memory_bytes_per_device"], tight["memory_bytes_per_device"]);
   EXPECT_THAT(limited.dump(), HasSubstr("for tensors: --memory-limit less 2560.0 for CUDA"));
 }
 
-// On a machine that has none.
+// On a machine without GPUs.
 TEST(Plan, IsOfAnyGpu) {
   const std::string depth = "plan --depth 12 --vocab-size 32768 --devices 8 ";
   const auto step = [&](const std::string& gpu) {
     const Outcome outcome = run_program(depth + gpu);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_THAT(outcome.out, HasSubstr("computed in bf16"));
+    EXPECT_THAT(outcome.out, HasSubstr("compute bf16"));
     const std::size_t at = outcome.out.find("Step: ");
     return outcome.out.substr(at, outcome.out.find('\n', at) - at);
   };
@@ -107,7 +107,7 @@ TEST(Plan, IsOfAnyGpu) {
   EXPECT_EQ(run_program(depth + "--gpu h100 --roofline h200").code, 2);
 }
 
-// Of two host devices of 150 MB, by `plan` with a limit of 300 MB for both.
+// For two host devices of 150 MB, checked by `plan` with a limit of 300 MB for both.
 TEST(LargestModel, OfPlanFitsAndTheNextDoesNot) {
   const std::string common =
       "--backend host --devices 2 --max-seq-len 256 --device-batch-size 1 --total-batch-size "
@@ -116,7 +116,7 @@ TEST(LargestModel, OfPlanFitsAndTheNextDoesNot) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto models = nlohmann::json::parse(outcome.out)["models"];
   ASSERT_EQ(models.size(), 12U);
-  // Every combination is looked at in LargestModel.FitsAndTheNextDepthDoesNot; here each of one
+  // LargestModel.FitsAndTheNextDepthDoesNot checks every combination; this test checks one of each
   // kind.
   for (const std::size_t i : {0U, 5U, 11U}) {
     const auto& model = models[i];
@@ -133,7 +133,8 @@ TEST(LargestModel, OfPlanFitsAndTheNextDoesNot) {
   }
   EXPECT_THAT(
       run_program("plan --largest --memory 150MB " + common).out,
-      AllOf(HasSubstr("The deepest models that train in 143.05 MiB of each of 2 host devices"),
+      AllOf(HasSubstr(
+                "The deepest models that can be trained on 2 host devices with 143.05 MiB each"),
             HasSubstr("with a vocabulary of 257:")));
   EXPECT_EQ(run_program("plan --largest --compare --memory 1GB").code, 2);
 }

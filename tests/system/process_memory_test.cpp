@@ -1,4 +1,4 @@
-// What a training process on the host holds, against what `plan` says.
+// Compares the memory of a training process on the host with the prediction of `plan`.
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
@@ -20,10 +20,10 @@
 namespace muo::test {
 namespace {
 
-// The most resident memory of the program with these arguments, in bytes; -1: it failed.
+// Peak resident memory of the program with these arguments, in bytes; -1: it failed.
 double peak_bytes(const std::string& arguments) {
   const std::string command =
-      "exec " + program() + " " + arguments + " >/dev/null 2>&1";  // no shell beside it
+      "exec " + program() + " " + arguments + " >/dev/null 2>&1";  // no shell process
   const pid_t child = fork();
   if (child == 0) {
     execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
@@ -62,7 +62,7 @@ TEST(ProcessMemory, IsWithinThreePercentOfThePlan) {
   }
 }
 
-// Without a limit it takes 490 MB, and with background saves 570.
+// Without a limit the run takes 490 MB, and 570 MB with background saves.
 TEST(ProcessMemory, StaysUnderTheLimitThatIsGiven) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory is larger";
   const TemporaryDirectory directory;

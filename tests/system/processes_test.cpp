@@ -20,7 +20,7 @@
 #include "support/paths.h"
 #include "system/training_run.h"
 
-// Worlds of several processes, as mpirun starts them.
+// Worlds of several processes started by mpirun.
 namespace muo {
 namespace {
 
@@ -39,7 +39,8 @@ class Processes : public Training {
   static constexpr const char* kMpirun =
       "mpirun --oversubscribe --bind-to none $([ $(id -u) = 0 ] && echo --allow-run-as-root)";
 
-  // One process for each of `devices`, with so many of them; `more` of a process follows the rest.
+  // Starts one process for each entry of `devices`, with that number of devices; more[p] is
+  // appended to the options of process p.
   [[nodiscard]] std::string launch(const std::string& out, const std::vector<int>& devices,
                                    const std::string& options_of_all,
                                    const std::vector<std::string>& more = {}) const {
@@ -72,8 +73,8 @@ TEST_F(Processes, OfAnySplitTrainTheSameBits) {
       EXPECT_EQ(losses(out), losses(one));
       for (const int step : {10, 20})
         for (const char* file : {"model.safetensors", "optimizer.safetensors", "manifest.json"})
-          EXPECT_TRUE(test::read_file(app::checkpoint_directory(path(out), step) / file) ==
-                      test::read_file(app::checkpoint_directory(path(one), step) / file))
+          EXPECT_TRUE(test::read_file(trainer::checkpoint_directory(path(out), step) / file) ==
+                      test::read_file(trainer::checkpoint_directory(path(one), step) / file))
               << more << ", step " << step << ": " << file;
       const auto evaluations = metrics(out, "eval"), expected = metrics(one, "eval");
       ASSERT_EQ(evaluations.size(), expected.size());
@@ -83,7 +84,7 @@ TEST_F(Processes, OfAnySplitTrainTheSameBits) {
   }
 }
 
-// Process 0 tells the others where the run is.
+// Process 0 sends the run's directory to the others.
 TEST_F(Processes, TrainInAFolderWhoseNameIsNotUtf8) {
   const std::filesystem::path folder = path("caf\xE9");
   std::filesystem::create_directory(folder);
@@ -100,7 +101,7 @@ TEST_F(Processes, TrainInAFolderWhoseNameIsNotUtf8) {
 TEST_F(Processes, SayWhoTheyAreInLogsOfTheirOwn) {
   const test::Outcome outcome = train_in("run", {1, 1});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("world: 2 ranks in 2 processes that mpirun started"));
+  EXPECT_THAT(outcome.out, HasSubstr("world: 2 ranks in 2 processes started by mpirun"));
   EXPECT_THAT(test::read_file(path("run") / "output.1.log"), HasSubstr("here rank 1"));
   EXPECT_FALSE(std::filesystem::exists(path("run") / "output.2.log"));
 }
@@ -117,7 +118,7 @@ TEST_F(Processes, GoOnFromOneProcessAndItFromThem) {
   EXPECT_TRUE(tensors("joined", 20) == tensors("whole", 20));
 }
 
-// Rows of a device, which nobody gave, follow from the devices that there are now.
+// Automatic rows per device follow from the current devices.
 TEST_F(Processes, OfAnyNumberGoOnWithARunOfOne) {
   const std::string more =
       "--device-batch-size auto --total-batch-size 256 --warmdown-ratio 0 --weight-decay 0 "
@@ -149,7 +150,7 @@ TEST_F(Processes, ThatWereToldDifferentThingsEndBeforeAnyWork) {
   EXPECT_FALSE(std::filesystem::exists(path("run")));
 }
 
-// Calls a device of each operation, by name and shape.
+// Calls of each operation per device, by name and shape.
 std::map<std::string, double> operations_of(const nlohmann::json& bench) {
   std::map<std::string, double> out;
   for (const nlohmann::json& row : bench["operations"]["rows"])
@@ -188,7 +189,7 @@ TEST_F(Processes, AreForTrainingAndMeasuringOnly) {
   const test::Outcome outcome =
       test::run_command(concat(kMpirun, " -n 2 ", test::program(), " plan --depth 2"));
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("plan: mpirun has started 2 of it"));
+  EXPECT_THAT(outcome.err, HasSubstr("plan: mpirun has started 2 processes of it"));
 }
 
 TEST_F(Processes, OnCpusThatExchangeByNothingAreRefused) {
@@ -223,7 +224,7 @@ TEST_F(Processes, OfOneCommandStopByASignalWithACheckpoint) {
   EXPECT_TRUE(tensors("run", 400) == tensors("undisturbed", 400));
 }
 
-// Addresses, in hexadecimal, of the TCP sockets on which a process listens.
+// Hexadecimal addresses of the TCP sockets on which a process listens.
 std::vector<std::string> listens_on(const std::string& process) {
   namespace fs = std::filesystem;
   std::vector<std::string> inodes, out;
@@ -244,7 +245,7 @@ std::vector<std::string> listens_on(const std::string& process) {
   return out;
 }
 
-// The processes of this program that come from `parent`, by /proc.
+// Processes of this program that descend from `parent`, by /proc.
 std::vector<std::string> processes_of(int parent) {
   namespace fs = std::filesystem;
   std::map<std::string, std::string> parents;
@@ -282,11 +283,11 @@ TEST_F(Processes, OfOneHostListenOnItsLoopbackOnly) {
   EXPECT_EQ(program.end_by(SIGTERM), 128 + SIGTERM);
 }
 
-// mpirun ends the others at once, so that this shows what is left, not what they say.
+// mpirun ends the other processes at once, so this checks the files they leave, not their messages.
 TEST_F(Processes, OfWhichOneIsKilledLeaveACheckpointToGoOnFrom) {
   const std::string more = "--save-every 2 --num-iterations 400";
   train("undisturbed", more + " --devices 2 --keep-last 2");
-  const std::filesystem::path checkpoint = app::checkpoint_directory(path("run"), 6);
+  const std::filesystem::path checkpoint = trainer::checkpoint_directory(path("run"), 6);
   const test::Outcome killed = test::run_command(launch("run", {1, 1}, more) + " & pid=$!; " +
                                                  test::until("[ -d " + checkpoint.string() + " ]") +
                                                  "kill -0 $pid && pkill -KILL -f -n -- '--out " +
@@ -333,7 +334,7 @@ TEST(OneProcess, IsToldWhatIsForSeveral) {
                             (directory.path() / "run").string() + " ";
   const test::Outcome mpi = test::run_program(train + "--comm mpi");
   EXPECT_EQ(mpi.code, 2);
-  EXPECT_THAT(mpi.err, HasSubstr("start several"));
+  EXPECT_THAT(mpi.err, HasSubstr("needs several processes"));
   const test::Outcome missing = test::run_program(
       train + "--devices 1", "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 PMIX_RANK=0");
   EXPECT_EQ(missing.code, 2);

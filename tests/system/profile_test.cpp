@@ -16,11 +16,11 @@
 #include "support/program.h"
 #include "system/run_files.h"
 
-// A training run as a profiler sees it: nvtx_recorder.cpp takes Nsight Systems' place.
+// A training run as seen by a profiler: nvtx_recorder.cpp takes the place of Nsight Systems.
 namespace muo {
 namespace {
 
-// Of the library that the build makes where it has the headers of NVTX.
+// Path of the recorder's library, which is built only if the headers of NVTX are available.
 #ifdef MUO_NVTX_RECORDER
 const std::string kRecorder = MUO_NVTX_RECORDER;
 #else
@@ -38,7 +38,7 @@ struct Range {
   const Range* parent = nullptr;
 };
 
-// Of one thread, in the order in which they began.
+// Ranges of one thread, in the order in which they began.
 class Timeline {
  public:
   void push(Range range) {
@@ -52,7 +52,7 @@ class Timeline {
   }
   [[nodiscard]] bool balanced() const { return open_.empty(); }
 
-  // Those of one kind, or also of one name, that lie somewhere in a range called `within`.
+  // Ranges of one kind, optionally of one name, anywhere inside a range called `within`.
   [[nodiscard]] std::vector<const Range*> find(const std::string& kind, const std::string& name,
                                                const std::string& within = "") const {
     std::vector<const Range*> found;
@@ -65,7 +65,7 @@ class Timeline {
                                   const std::string& within = "") const {
     return find(kind, name, within).size();
   }
-  // Collectives with their bytes, in order.
+  // Name and bytes of each collective, in chronological order.
   [[nodiscard]] std::vector<std::string> collectives(const std::string& within) const {
     std::vector<std::string> all;
     for (const Range* range : find("collective", "", within))
@@ -85,8 +85,9 @@ class Timeline {
   std::vector<const Range*> open_;
 };
 
-// The timelines of the ranks' threads: the main thread has ranges too, as it plans memory.
-// With `again`: of a second run in the same folder, which is told so.
+// Records a run and returns the timelines of the ranks' threads, without the main thread, which has
+// ranges of its own as it plans memory. With `again`, records a second run in the same folder, with
+// these options added.
 std::vector<Timeline> record(const std::string& options, const std::string& again = "") {
   const test::TemporaryDirectory directory;
   test::write_text(directory.path() / "text.txt", 200);
@@ -136,7 +137,8 @@ class Profile : public testing::Test {
   }
 };
 
-// What a step enqueues, where it does: eagerly in the range `step`, or in the range `capture`.
+// Expects the ranges of a step `times` times in the range `within`: `step` if eager, else
+// `capture`.
 void expect_a_step_in(const Timeline& rank, const std::string& within, std::size_t times) {
   constexpr std::size_t kMicroSteps = 2;
   for (const char* name : {"begin", "finish"})
@@ -155,7 +157,7 @@ void expect_a_step_in(const Timeline& rank, const std::string& within, std::size
     for (const Range* layer : layers)
       EXPECT_EQ(layer->parent->name, "backward");
   }
-  std::map<std::string, std::set<std::string>> buckets;  // by phase: reduce, update, ...
+  std::map<std::string, std::set<std::string>> buckets;  // by phase: reduce, update and so on
   for (const Range* phase : rank.find("phase", "", within))
     if (const std::size_t space = phase->name.find(' '); space != std::string::npos)
       buckets[phase->name.substr(0, space)].insert(phase->name.substr(space + 1));
@@ -163,7 +165,7 @@ void expect_a_step_in(const Timeline& rank, const std::string& within, std::size
   for (const char* phase : {"update", "commit", "gather"})
     EXPECT_EQ(buckets[phase], buckets["reduce"]) << phase;
 
-  // Every bucket's reduction and publication, and the totals.
+  // The reduction and publication of every bucket, and the totals.
   std::size_t reductions = 0, gathers = 0;
   for (const Range* collective : rank.find("collective", "", within)) {
     EXPECT_GT(collective->payload.value(), 0) << collective->name;
@@ -195,7 +197,7 @@ TEST_F(Profile, AGraphIsNamedWhereItIsCapturedAndWhereItIsLaunched) {
     EXPECT_THAT(payloads(rank.find("step", "step")), ElementsAre(0, 1, 2));
     EXPECT_EQ(rank.count("launch", "launch", "step"), 3U);
     EXPECT_EQ(rank.count("layer", "", "step"), 0U) << "a replay's work is the graph's";
-    // On a tracing rank to plan memory, then on the device.
+    // Captured twice: on a tracing rank to plan memory, then on the device.
     ASSERT_EQ(rank.count("phase", "capture"), 2U);
     expect_a_step_in(rank, "capture", 2);
   }
@@ -214,7 +216,7 @@ TEST_F(Profile, TheStepsAskedForLieInOneRangeOfOneRank) {
       EXPECT_EQ(rank.count("phase", "evaluation", "profile"), 0U);
       EXPECT_EQ(rank.count("phase", "checkpoint", "profile"), 0U);
     }
-    EXPECT_EQ(rank.count("phase", "evaluation"), 2U);  // at the start and at the end
+    EXPECT_EQ(rank.count("phase", "evaluation"), 2U);  // one at the start, one at the end
     EXPECT_EQ(rank.count("phase", "checkpoint"), 1U);
   }
   EXPECT_EQ(profiles, 1U);
@@ -238,7 +240,7 @@ TEST_F(Profile, AnEagerStepIsNamedThroughout) {
   EXPECT_EQ(ranks[0].collectives("step"), ranks[1].collectives("step"));
 }
 
-// Part of a name, which counts how often it is put together.
+// Part of a name that counts how often it is formatted.
 struct CountingPart {
   int& times;
 };

@@ -1,7 +1,7 @@
-// A profiler for tests, loaded before the program (LD_PRELOAD): SIGPROF for each millisecond of
-// processor time, to a handler of its own, as those send it that sample. At the end the file
-// PROFILING_TIMER_FILE has the number of signals, and of those that were handled by other threads
-// than the first.
+// A profiler for tests, loaded by LD_PRELOAD. It sends SIGPROF for each millisecond of processor
+// time to a handler of its own, as sampling profilers do. At the end it writes to the file
+// PROFILING_TIMER_FILE the number of signals, and of those that threads other than the first
+// handled.
 
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ void handle(int /*signal*/) {
   if (!first.compare_exchange_strong(thread, gettid()) && thread != gettid()) ++elsewhere;
 }
 
-// From before main() to after it.
+// Lives from before main() until after it.
 class Timer {
  public:
   Timer() {

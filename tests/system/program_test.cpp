@@ -116,7 +116,7 @@ TEST(Program, APlanThatDoesNotFitIsRefusedWithNumbers) {
       "--device-batch-size 64 --max-seq-len 2048");
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("not enough memory: 2 devices need"));
-  EXPECT_THAT(outcome.err, HasSubstr("; the least is "));
+  EXPECT_THAT(outcome.err, HasSubstr("; the minimum is "));
   EXPECT_THAT(outcome.err, HasSubstr("give a smaller --depth or --max-seq-len (6 layers, T 2048)"));
 }
 

@@ -13,8 +13,8 @@
 namespace muo {
 namespace {
 
-// As scripts/train.sh starts a run, for two steps of a smaller model: no number of devices is one
-// too many.
+// Runs as scripts/train.sh starts them, for two steps of a smaller model: every number of devices
+// works.
 TEST(QuickConfig, TrainsOnAnyNumberOfDevices) {
   const test::TemporaryDirectory directory;
   test::write_text(directory.path() / "text.txt", 2000);
@@ -40,7 +40,7 @@ TEST(QuickConfig, IsWhatACpuTakesWhereNothingIsAsked) {
   test::write_file(directory.path() / "text.txt", std::string(900, 'a'));
   const std::string data =
       " --data " + (directory.path() / "text.txt").string() + " --backend host ";
-  const std::string note = "those of configs/quick.toml", step = "Step: 4096 tokens = 2 x ";
+  const std::string note = "from configs/quick.toml", step = "Step: 4096 tokens = 2 x ";
   const auto plan = [&](const std::string& options) {
     const test::Outcome outcome = test::run_program("plan --devices 2 --backend host " + options);
     EXPECT_EQ(outcome.code, 0) << outcome.err;

@@ -7,7 +7,7 @@ const path = require("node:path");
 const test = require("node:test");
 const vm = require("node:vm");
 
-const page = path.join(__dirname, "../../src/app/report/page");
+const page = path.join(__dirname, "../../src/kit/report/page");
 const read = (file) => fs.readFileSync(path.join(page, file), "utf8");
 const style = read("style.css");
 
@@ -61,11 +61,11 @@ const curve = (y, every = 1) => ({ x: y.map((_, i) => i * every), y });
 test("Runs on other held-out data are not compared, and the page says so", () => {
   const of = pageOf([[1, "a"], [2, "a"], [3, "b"]].map(([n, heldOut]) =>
     run({ n }, 4 - n, { heldOut, series: { val_loss: curve([5, 4 - n]) } })));
-  assert.match(of("unlikeText(runs)"), /not the same.*do not compare\. a: 1, 2; b: 3\.$/);
+  assert.match(of("incomparableText(runs)"), /data differ.*cannot be compared\. a: 1, 2; b: 3\.$/);
   assert.deepStrictEqual(of("comparable(shown).runs.map((run) => run.name)"), ["1", "2"]);
-  assert.match(of("PARALLEL.build(shown).note"), /Left out, as their held-out data are others: 1 run\./);
+  assert.match(of("PARALLEL.build(shown).note"), /Omitted, as their held-out data differ: 1 run\./);
   assert.strictEqual(of('bestOf(runs, "val_loss").run.name'), "2");
-  assert.strictEqual(pageOf([run({ n: 1 }), run({ n: 2 }, 1, { heldOut: "a" })])("unlikeText(runs)"), "");
+  assert.strictEqual(pageOf([run({ n: 1 }), run({ n: 2 }, 1, { heldOut: "a" })])("incomparableText(runs)"), "");
 });
 
 test("Of a halved sweep the trials are compared where all still ran", () => {

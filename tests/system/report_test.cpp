@@ -1,5 +1,4 @@
-// `muograph report` as a user calls it. Its charts are looked at by scripts/look_at_report.py, in a
-// browser.
+// Runs `muograph report` as a user does. scripts/look_at_report.py checks its charts in a browser.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +23,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// The script that draws takes no part here: a line stands for it.
+// A short stand-in for the plotting library, which is not tested here.
 class Report : public Training {
  protected:
   Report() {
@@ -68,7 +67,7 @@ TEST_F(Report, OfASweepIsOfItsTrialsThatHaveBegun) {
   EXPECT_THAT(text, StartsWith("  trial  matrix-lr  steps"));
   EXPECT_EQ(std::ranges::count(text, '\n'), 3) << text;
   fs::remove_all(path("sweep") / "trials");
-  expect_refused(run("sweep"), "no trial of this sweep has begun");
+  expect_refused(run("sweep"), "no trial of this sweep has started");
 }
 
 TEST_F(Report, HasWhatRunsRecordOfThemselves) {
@@ -97,7 +96,7 @@ TEST_F(Report, HasWhatRunsRecordOfThemselves) {
   EXPECT_GT(facts["peak_flops"], 0);
   EXPECT_GT(facts["memory_bytes_by_category"]["activations"], 0);
   EXPECT_FALSE(facts["buckets"].empty());
-  // As --version says it.
+  // The same version as --version prints.
   EXPECT_EQ("muograph " + facts["version"].get<std::string>() + "\n",
             test::run_program("--version").out);
 }
@@ -127,7 +126,7 @@ TEST_F(Report, TakesARunOnceAndAnOlderOrACutOneAsItIs) {
   const Outcome outcome = report(run("a") + " " + run("a") + "/../a/ --out " + run("page.html"));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("a/../a/ is given more than once\n"));
-  EXPECT_THAT(outcome.err, HasSubstr("the last one, is cut off: left out\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("is incomplete: ignored\n"));
   const json runs = runs_in("page.html");
   ASSERT_EQ(runs.size(), 1U);
   EXPECT_TRUE(runs[0]["facts"].is_null());
@@ -140,10 +139,10 @@ TEST_F(Report, RefusesWhatItCannotReadOrWrite) {
   test::write_file(path("a/config.toml"), "depth = 1\n");
   expect_refused("", "report: RUN... is required: run directories");
   expect_refused(run("none") + " -o " + run("page.html"), "none: no such directory");
-  expect_refused(run("empty") + " -o " + run("page.html"), "empty: no run: neither");
+  expect_refused(run("empty") + " -o " + run("page.html"), "empty: no run: it has neither");
   expect_refused(run("a") + " -o " + run("none/page.html"), "page.html: cannot write it: No such");
   expect_refused(run("a") + " -o " + run("empty"), "empty: cannot write it: Is a directory");
-  expect_refused(run("a") + " -o /dev/null", "it is no regular file");
+  expect_refused(run("a") + " -o /dev/null", "it is not a regular file");
   expect_refused(run("a") + " -o " + run("page.html") + " --plotly " + run("none.js"),
                  "none.js: cannot");
   EXPECT_FALSE(fs::exists(path("page.html")));
@@ -154,7 +153,7 @@ TEST_F(Report, ReplacesAPageAsAWholeAndLeavesNothingElse) {
   fs::create_directories(path("out"));
   test::write_file(path("a/config.toml"), "depth = 1\n");
   test::write_file(path("out/page.html"), "old");
-  // A page that somebody reads stays what it was.
+  // A page that is open elsewhere keeps its contents.
   fs::create_hard_link(path("out/page.html"), path("before"));
   ASSERT_EQ(report(run("a") + " -o " + run("out/page.html")).code, 0);
   EXPECT_EQ(test::read_file(path("before")), "old");

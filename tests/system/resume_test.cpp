@@ -15,7 +15,7 @@
 #include "support/sanitized.h"
 #include "system/training_run.h"
 
-// Runs that go on: over the ends of files and epochs, from weights alone, from the right place.
+// Resumed runs: across the ends of files and epochs, from weights alone, from the right position.
 namespace muo {
 namespace {
 
@@ -29,7 +29,7 @@ using testing::Not;
 
 class Resume : public Training {
  protected:
-  // .bin shards with `counts` tokens; their names, as --data takes them.
+  // Writes .bin shards with `counts` tokens and returns their names, as --data takes them.
   [[nodiscard]] std::string shards(const std::string& name,
                                    const std::vector<std::int32_t>& counts) const {
     std::string names;
@@ -42,12 +42,12 @@ class Resume : public Training {
     return names;
   }
   void forget_after(const std::string& out, std::int64_t step) const {
-    for (const app::FoundCheckpoint& found : app::find_checkpoints(path(out)))
+    for (const trainer::FoundCheckpoint& found : trainer::find_checkpoints(path(out)))
       if (found.step > step) fs::remove_all(found.path);
   }
 };
 
-// A resumed run, a sweep and an evaluation find relative paths from any folder.
+// A resumed run, a sweep and an evaluation resolve relative paths from any folder.
 TEST_F(Resume, WorksFromAnotherFolder) {
   fs::create_directory(path("there"));
   fs::rename(text_, path("there/text.txt"));
@@ -94,7 +94,7 @@ TEST_F(Resume, IsBitwiseTheSameOverTheEndsOfFilesAndEpochs) {
   EXPECT_NE(losses("best-fit"), losses("contiguous"));
 }
 
-// What follows a checkpoint, when the process that saved it ends before.
+// The process that saved the checkpoint ends before the work that is due after it.
 TEST_F(Resume, MakesUpForTheSampleAndTheEvaluationOfItsStep) {
   const std::string more = "--num-iterations 4 --save-every 2 --eval-every 2 --sample-every 2 ";
   const auto forget = [&](const std::string& kind, std::int64_t step) {
@@ -132,13 +132,13 @@ TEST_F(Resume, PackedRowsAreTheSameInEveryWorld) {
   const std::vector<double> want = losses("run");
   forget_after("run", 4);
   train("run", data + "--devices 3 --resume auto");
-  // Sums over other shards round otherwise, and updates carry that on.
+  // Sums over other shards round differently, and updates propagate the difference.
   const std::vector<double> is = losses("run");
   ASSERT_EQ(is.size(), want.size());
   for (std::size_t step = 0; step < want.size(); ++step)
     EXPECT_NEAR(is[step], want[step], 1e-3) << step;
 
-  // With attention within documents as well, which the checkpoint tells evaluations.
+  // The same with attention within documents, which evaluations take from the checkpoint.
   const std::string masked = data + "--document-mask on ";
   EXPECT_THAT(train("masked", masked + "--devices 2").out, HasSubstr("attention within documents"));
   const std::vector<double> masked_losses = losses("masked");
@@ -152,9 +152,9 @@ TEST_F(Resume, PackedRowsAreTheSameInEveryWorld) {
       metrics("masked", "eval").back()["val_loss"].get<double>(), 1e-5);
   const Outcome refused = run_program(options("no", "--document-mask on"));
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("--document-mask on: nothing tells which token begins"));
+  EXPECT_THAT(refused.err, HasSubstr("--document-mask on: the token that begins"));
 
-  // Other rows are evaluated than those of the run if one asks for them.
+  // Another --packing evaluates other rows than the run did.
   const std::string eval = "eval " + path("run").string() + " --json";
   const json as_trained = json::parse(run_program(eval).out);
   EXPECT_EQ(as_trained, json::parse(run_program(eval + " --packing best-fit").out));
@@ -188,12 +188,12 @@ TEST_F(Resume, InitFromTakesWeightsOnly) {
   EXPECT_NEAR(first["val_loss"].get<double>(), metrics("old", "eval").back()["val_loss"], 1e-6);
   EXPECT_EQ(metrics("new", "train").size(), 20U);
 
-  // The optimizer starts anew, in this run as in one that begins with the same weights.
-  const app::Checkpoint checkpoint(path("new"));
+  // The optimizer starts from zero, as in a run that starts with the same weights.
+  const trainer::Checkpoint checkpoint(path("new"));
   EXPECT_EQ(checkpoint.info().updates, 20);
   const fs::path weights_only = path("exported");
   fs::create_directories(weights_only / "checkpoints");
-  fs::copy(app::checkpoint_directory(path("old"), 20),
+  fs::copy(trainer::checkpoint_directory(path("old"), 20),
            weights_only / "checkpoints" / "step_00000020");
   fs::remove(weights_only / "checkpoints" / "step_00000020" / "optimizer.safetensors");
   train("again", "--devices 3 --init-from " + weights_only.string());
@@ -208,7 +208,7 @@ TEST_F(Resume, InitFromTakesWeightsOnly) {
   refused(path("old").string() + " --n-embd 64", "n_embd 32, not 64");
   refused(path("old").string() + " --resume " + path("old").string(), "give one of them");
   refused(path("nowhere").string(), "nowhere");
-  // With --resume auto a run that was interrupted goes on, and does not begin again.
+  // With --resume auto an interrupted run continues instead of starting again.
   forget_after("new", 5);
   EXPECT_EQ(run_program(options("new", "--init-from " + path("old").string())).code, 2);
 }
@@ -244,11 +244,11 @@ TEST_F(Resume, AutoGoesOnWithARunThatBeganFromWeights) {
 
 TEST_F(Resume, AnOlderCheckpointNeedsARunOfItsOwn) {
   train("run", "--save-every 5");
-  const std::string older = app::checkpoint_directory(path("run"), 10).string();
+  const std::string older = trainer::checkpoint_directory(path("run"), 10).string();
   const Outcome refused = run_program(options("run", "--num-iterations 30 --resume " + older));
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("is not the newest of its run, which has come to step 20"));
-  // With the options of the run that it is of.
+  EXPECT_THAT(refused.err, HasSubstr("is not the newest of its run, which has reached step 20"));
+  // With the options of the checkpoint's run.
   const test::Outcome branch =
       run_program(fmt::format("train --resume {} --out {}", older, path("branch").string()));
   ASSERT_EQ(branch.code, 0) << branch.err;
@@ -270,21 +270,21 @@ TEST_F(Resume, SaysWhichOptionsHaveChanged) {
   EXPECT_THAT(outcome.out, Not(HasSubstr("sample-every")));
 }
 
-// Of as many tokens as the one before.
+// The other text has the same number of tokens.
 TEST_F(Resume, NoticesAnotherText) {
   train("run", "--num-iterations 10");
-  EXPECT_THAT(train("run", "--num-iterations 15 --resume auto").out, Not(HasSubstr("other text")));
+  EXPECT_THAT(train("run", "--num-iterations 15 --resume auto").out, Not(HasSubstr("other data")));
   std::string text = test::read_file(text_);
   std::ranges::replace(text, 'l', 'L');
   test::write_file(text_, text);
-  EXPECT_THAT(train("run", "--resume auto").out, HasSubstr("the run goes on with other text"));
+  EXPECT_THAT(train("run", "--resume auto").out, HasSubstr("the run continues with other data"));
   const Outcome same = run_program("eval " + path("run").string());
   EXPECT_EQ(same.code, 0) << same.err;
   EXPECT_THAT(same.out, Not(HasSubstr("warning")));
   std::ranges::replace(text, 'L', 'l');
   test::write_file(text_, text);
   const Outcome other = run_program("eval " + path("run").string());
-  EXPECT_THAT(other.out, HasSubstr("warning: this is not the text that "));
+  EXPECT_THAT(other.out, HasSubstr("warning: the held-out data is not that of "));
   const Outcome asked = run_program("eval " + path("run").string() + " --data " + text_.string());
   EXPECT_EQ(asked.code, 0) << asked.err;
   EXPECT_THAT(asked.out, Not(HasSubstr("warning")));
@@ -323,7 +323,7 @@ TEST_F(Resume, DoesNotTakeAnEmptyConfigForDefaults) {
   test::write_file(path("run") / "config.toml", "");
   const Outcome outcome = run_program("train --resume " + path("run").string());
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("config.toml is empty, it was damaged: give the run's"));
+  EXPECT_THAT(outcome.err, HasSubstr("config.toml is empty, so it is damaged: give the run's"));
 }
 
 TEST_F(Resume, CheckpointsAreInspectedAndVerified) {
@@ -338,21 +338,21 @@ TEST_F(Resume, CheckpointsAreInspectedAndVerified) {
   const Outcome good = run_program("checkpoint verify --checkpoint " + run);
   EXPECT_EQ(good.code, 0);
   EXPECT_THAT(good.out,
-              AllOf(HasSubstr("step_00000020: whole"), HasSubstr("step_00000010: whole")));
+              AllOf(HasSubstr("step_00000020: intact"), HasSubstr("step_00000010: intact")));
   std::string bytes =
-      test::read_file(app::checkpoint_directory(path("run"), 10) / "optimizer.safetensors");
+      test::read_file(trainer::checkpoint_directory(path("run"), 10) / "optimizer.safetensors");
   bytes.back() = static_cast<char>(bytes.back() ^ 4);
-  test::write_file(app::checkpoint_directory(path("run"), 10) / "optimizer.safetensors", bytes);
+  test::write_file(trainer::checkpoint_directory(path("run"), 10) / "optimizer.safetensors", bytes);
   const Outcome bad = run_program("checkpoint verify --checkpoint " + run);
   EXPECT_EQ(bad.code, 2);
-  EXPECT_THAT(bad.out, AllOf(HasSubstr("step_00000020: whole"), HasSubstr("step_00000010: DAMAGED"),
-                             HasSubstr("checksum")));
+  EXPECT_THAT(bad.out, AllOf(HasSubstr("step_00000020: intact"),
+                             HasSubstr("step_00000010: DAMAGED"), HasSubstr("checksum")));
   EXPECT_THAT(bad.err, HasSubstr("1 of 2 checkpoints damaged"));
   EXPECT_EQ(run_program("checkpoint verify --checkpoint " + path("nowhere").string()).code, 2);
 }
 
-// For other programs. No reader here minds what is in it, but verify.
-// What is printed must not get into the file that is opened first.
+// config.json is for other programs: no command here checks it except verify. Output must not be
+// written into the first file that is opened when standard output is closed.
 TEST_F(Resume, AClosedOutputIsNoFileOfTheRun) {
   const Outcome outcome = run_program(options("run", "--num-iterations 2"), "exec >&-; ");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -363,18 +363,18 @@ TEST_F(Resume, AClosedOutputIsNoFileOfTheRun) {
 
 TEST_F(Resume, ACheckpointTellsItsModelInAFileOfItsOwn) {
   train("run");
-  const fs::path checkpoint = app::checkpoint_directory(path("run"), 20);
-  const json config = json::parse(test::read_file(checkpoint / app::kConfigName));
+  const fs::path checkpoint = trainer::checkpoint_directory(path("run"), 20);
+  const json config = json::parse(test::read_file(checkpoint / trainer::kConfigName));
   EXPECT_EQ(config["model"]["n_embd"], 32);
   EXPECT_EQ(config["model"]["n_layer"], 1);
-  EXPECT_EQ(config, json::parse(app::Checkpoint(checkpoint).info().config));
-  test::write_file(checkpoint / app::kConfigName, json{{"model", {{"n_embd", 64}}}}.dump());
+  EXPECT_EQ(config, json::parse(trainer::Checkpoint(checkpoint).info().config));
+  test::write_file(checkpoint / trainer::kConfigName, json{{"model", {{"n_embd", 64}}}}.dump());
   const std::string verify = "checkpoint verify --checkpoint " + path("run").string();
   const Outcome changed = run_program(verify);
   EXPECT_EQ(changed.code, 2);
-  EXPECT_THAT(changed.out, HasSubstr("config.json is not the configuration that is in manifest"));
+  EXPECT_THAT(changed.out, HasSubstr("config.json differs from the configuration in manifest"));
   train("run", "--num-iterations 22 --resume auto");
-  fs::remove(checkpoint / app::kConfigName);
+  fs::remove(checkpoint / trainer::kConfigName);
   const Outcome missing = run_program(verify);
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.out, HasSubstr("config.json: "));

@@ -13,7 +13,7 @@
 
 namespace muo::test {
 
-// Writes a text of so many lines, 97 different ones, to train on.
+// Writes a training text with this number of lines, of which 97 differ.
 inline void write_text(const std::filesystem::path& file, int lines) {
   std::string text;
   for (int i = 0; i < lines; ++i)
@@ -21,7 +21,7 @@ inline void write_text(const std::filesystem::path& file, int lines) {
   write_file(file, text);
 }
 
-// The records of a run's log in their order; with `kind`: those of that kind.
+// Records of a run's log in order; with `kind`, only those of that kind.
 inline std::vector<nlohmann::json> metrics_of(const std::filesystem::path& run,
                                               const std::string& kind = "") {
   std::ifstream file(run / "metrics.jsonl");

@@ -1,4 +1,4 @@
-// `muograph sample`, as a user starts it.
+// Runs `muograph sample` as a user does.
 #include <gmock/gmock.h>
 
 #include "support/command.h"
@@ -24,7 +24,7 @@ class Sample : public Training {
     if (outcome.code != 0) throw Error("exit code not 0: " + outcome.err);
     return outcome.out;
   }
-  // As when there is one prompt and one sample, whose text is `out`.
+  // `out`, the output for a single prompt and sample, under a heading.
   [[nodiscard]] static std::string under(const std::string& heading, const std::string& out) {
     return "--- " + heading + "\n" + out;
   }
@@ -38,7 +38,7 @@ TEST_F(Sample, BatchesAreTheSameTextsUnderHeadings) {
   EXPECT_EQ(text("--prompt line --prompt other"), under("prompt 1", a) + under("prompt 2", b));
   EXPECT_EQ(text("--prompt line --num-samples 2"),
             under("sample 1", a) + under("sample 2", a_second));
-  // More than are decoded at once.
+  // More samples than are decoded at once.
   const std::string many = text("--prompt other --prompt line --num-samples 9");
   EXPECT_THAT(many, HasSubstr(under("prompt 2, sample 1", a)));
   EXPECT_THAT(many, HasSubstr(under("prompt 2, sample 2", a_second)));
@@ -50,7 +50,7 @@ TEST_F(Sample, BatchesAreTheSameTextsUnderHeadings) {
 }
 
 TEST_F(Sample, EndsBeforeAStopText) {
-  const std::string letters = "--prompt line --top-k 8";  // that are common, so no quotes
+  const std::string letters = "--prompt line --top-k 8";  // common letters, so no quotes
   const std::string whole = text(letters);
   const std::string stop = whole.substr(whole.size() - 10, 3);
   const std::string want = whole.substr(0, whole.find(stop, 4)) + "\n";

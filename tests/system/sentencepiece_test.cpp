@@ -1,5 +1,5 @@
-// A SentencePiece model from text to shards, a run, its samples and what is exported; and a system
-// without libsentencepiece.
+// A SentencePiece model used for shards, a run, its samples and an export; and a system without
+// libsentencepiece.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ class SentencePieceRun : public testing::Test {
     return "tokenize " + path("text.jsonl") + " --tokenizer " + path("tokenizer.model") +
            " --shard-tokens 3000 --val-every 20 --out " + path(out);
   }
-  // The program with another core library, and plug-ins beside that.
+  // Runs the program with another core library, and the plug-ins beside that.
   [[nodiscard]] Outcome encode_beside(const std::string& folder,
                                       const std::string& tokenizer) const {
     return test::run_command("echo Hello | LD_LIBRARY_PATH=" + path(folder) + " " +
@@ -75,7 +75,7 @@ TEST_F(SentencePieceRun, FromTextToShardsARunItsSamplesAndAnExport) {
   fs::create_directories(path("shards/.train_000002.bin.tmp"));  // cannot be opened as a file
   EXPECT_EQ(run_program(tokenize("shards")).code, 3);
   fs::remove(path("shards/.train_000002.bin.tmp"));
-  EXPECT_THAT(ok(tokenize("shards")).out, HasSubstr("goes on after"));
+  EXPECT_THAT(ok(tokenize("shards")).out, HasSubstr("continues after"));
   EXPECT_THAT(ok(tokenize("shards")).out, HasSubstr("complete already"));
   const auto manifest = nlohmann::json::parse(read_file(path("shards/manifest.json")));
   EXPECT_EQ(manifest["tokenizer"]["file"], "tokenizer.model");
@@ -89,7 +89,7 @@ TEST_F(SentencePieceRun, FromTextToShardsARunItsSamplesAndAnExport) {
   const std::string train = "train --data " + path("shards") + kModel + "--out " + path("run");
   EXPECT_THAT(ok(train + " --num-iterations 20").out, HasSubstr("bits/byte"));
   EXPECT_EQ(read_file(path("run/tokenizer.model")), model);
-  fs::remove(path("tokenizer.model"));  // the run directory has all that is needed
+  fs::remove(path("tokenizer.model"));  // the run directory has everything needed
   ok(train + " --num-iterations 30 --resume auto");
   EXPECT_THAT(ok("eval " + path("run")).out, HasSubstr("val_bpb"));
   EXPECT_THAT(ok("sample " + path("run") + " --prompt Line --max-tokens 30").out,
@@ -109,7 +109,7 @@ TEST_F(SentencePieceRun, TextAndItsShardsAreTheSameTokens) {
   const auto manifest = nlohmann::json::parse(read_file(path("shards/manifest.json")));
   for (const auto& shard : manifest["shards"])
     written += shard["tokens"].get<std::int64_t>();
-  EXPECT_EQ(written, tokens + 200);  // a <s> each
+  EXPECT_EQ(written, tokens + 200);  // one <s> per document
   write_file(path("ids"), ids.substr(0, ids.find('\n')));
   EXPECT_EQ(ok("tokenizer decode " + path("ids") + " --tokenizer " + path("tokenizer.model")).out,
             "Line 0 of a text  that says \"café\" again,\nand the numbers 0.");
@@ -152,7 +152,7 @@ TEST_F(SentencePieceRun, SaysWhatToInstall) {
   EXPECT_EQ(unbuilt.code, 2);
   EXPECT_THAT(unbuilt.err, HasSubstr("tokenizer.model: a SentencePiece model: this build has no "
                                      "libmuograph_sentencepiece.so\n"));
-  // A plug-in that wants a library of another name, which nobody has.
+  // A plug-in that needs a library of another name, which does not exist.
   const auto expect_advice = [&](const std::string& plugin, const std::string& library,
                                  const std::string& package, const std::string& tokenizer) {
     std::string bytes = read_file(build / plugin);

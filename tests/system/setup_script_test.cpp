@@ -1,5 +1,5 @@
-// What scripts/setup.sh installs, unpacks, fetches or asks for, on machines whose apt-get, sudo and
-// Python are a few lines of shell.
+// Checks what scripts/setup.sh installs, unpacks, downloads or asks for, on machines whose apt-get,
+// sudo and Python are short shell scripts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,8 +26,8 @@ constexpr const char* kLibraries =
     "libyaml-dev zlib1g-dev libzstd-dev libcpp-httplib-dev libsentencepiece-dev libonig-dev "
     "libutf8proc-dev libsodium-dev libgtest-dev libgmock-dev libbenchmark-dev";
 
-// Root installs packages into bin_, where g++ and cmake have the versions that gxx and cmake say;
-// others download them and get their contents from dpkg-deb. python3-pip brings python3 along.
+// Root installs packages into bin_, with the versions of g++ and cmake given by gxx and cmake;
+// other users download them, and dpkg-deb unpacks them. python3-pip includes python3.
 constexpr const char* kAptGet = R"sh(
 echo apt-get "$@" >>$machine/log
 cache= packages=() what=
@@ -61,7 +61,7 @@ for package in ${packages[@]}; do
   if [ -e $machine/bin/$package ]; then chmod +x $machine/bin/$package; fi
 done)sh";
 
-// `libraries` is the folder of this machine's libraries: one that is installed without its headers.
+// `libraries` is the folder of this machine's libraries, of which one is installed without headers.
 constexpr const char* kDpkgDeb = R"sh(
 package=${2##*/} package=${package%%_*}
 echo dpkg-deb $package >>$machine/log
@@ -92,7 +92,7 @@ case "$*" in
   *) exit 1 ;;
 esac)sh";
 
-// An ordinary user of a machine with g++ and apt-get, and no sudo.
+// An ordinary user without sudo, on a machine with g++ and apt-get.
 class SetupScript : public test::ScriptClone {
  protected:
   SetupScript() {
@@ -126,7 +126,7 @@ class SetupScript : public test::ScriptClone {
     return run(command, "MUO_GPU_ROOT=" + directory_.path().string());
   }
   Outcome setup(const std::string& option = "") { return run_script("setup.sh " + option); }
-  // Nothing was to do, and nothing was done.
+  // Expects that setup has nothing to do, does nothing and prints nothing.
   void expect_silence(const std::string& option = "") {
     const Outcome again = setup(option);
     EXPECT_EQ(again.code, 0);
@@ -140,7 +140,7 @@ class SetupScript : public test::ScriptClone {
 
   fs::path third_party_ = clone_ / "build/third_party", debian_ = third_party_ / "debian";
 
-  // Where the loader has found a library with a version in the name of its file.
+  // Folder in which the loader found a library with a version in its file name.
   static fs::path libraries() {
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);)
@@ -168,7 +168,7 @@ TEST_F(SetupScript, WithoutRootUnpacksPackagesAndFetchesCmakeOnce) {
   EXPECT_EQ(file("debian/usr/include/libgmock-dev"), "libgmock-dev\n");
   EXPECT_FALSE(fs::exists(third_party_ / "apt"));
   EXPECT_FALSE(fs::exists(third_party_ / "cmake.new"));
-  // Links of a library whose other half is the machine's.
+  // Links of an unpacked library to the machine's file.
   const fs::path real = fs::canonical(libraries() / "libstdc++.so.6");
   const fs::path folder = debian_ / libraries().relative_path();
   for (const fs::path& name : {fs::path("libstdc++.so"), real.filename()})
@@ -232,7 +232,7 @@ TEST_F(SetupScript, AFailedDownloadIsOneLineAndTheNextRunRepairsIt) {
   EXPECT_EQ(run.code, 3);
   EXPECT_EQ(run.err, "unpack_packages.sh: apt-get cannot download " + std::string(kLibraries) +
                          " python3-pip: W: Failed to fetch http://deb/InRelease  No route to host: "
-                         "repeat the command once network and disk serve\n");
+                         "repeat the command once network and disk work\n");
   remove("broken");
   write("damaged_libfmt-dev", "");
   run = setup();
@@ -310,7 +310,7 @@ TEST_F(SetupScript, SudoInstallsUnlessItWantsAPassword) {
   expect_silence();
 }
 
-// As on Ubuntu 22.04.
+// A machine like Ubuntu 22.04.
 TEST_F(SetupScript, RootGetsANewerCompilerAndCmakeWhereThePackagesAreOld) {
   set_user(0);
   fs::remove(bin_ / "g++");
@@ -334,7 +334,7 @@ TEST_F(SetupScript, RootGetsANewerCompilerAndCmakeWhereThePackagesAreOld) {
                                    std::string(kLibraries) + "\n"));
 }
 
-// What reports are drawn with comes along, and whatever becomes of it, the set-up succeeds.
+// The plotting library for reports is fetched too; if that fails, setup still succeeds.
 TEST_F(SetupScript, FetchesPlotlyAndDoesWithoutIt) {
   set_user(0);
   write("pip_broken", "");
@@ -345,7 +345,7 @@ TEST_F(SetupScript, FetchesPlotlyAndDoesWithoutIt) {
                                   "such version: repeat the command"));
   EXPECT_THAT(run.err, EndsWith("\nsetup.sh: so there are no charts for muograph report\n"));
   remove("pip_broken");
-  expect_silence();  // for a day
+  expect_silence();  // a failure is not retried for a day
   fs::remove(third_party_ / "plotly.failed");
   run = setup();
   EXPECT_EQ(run.code, 0);
@@ -360,7 +360,7 @@ TEST_F(SetupScript, FetchesPlotlyAndDoesWithoutIt) {
   expect_silence();
   fs::remove_all(third_party_);
   fs::remove(bin_ / "python3");
-  expect_silence();  // pip alone is not installed
+  expect_silence();  // pip is not installed just for this
   EXPECT_FALSE(fs::exists(third_party_ / "plotly"));
 }
 

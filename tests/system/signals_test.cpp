@@ -1,4 +1,4 @@
-// Signals while the program works: who takes them, and what becomes of the work.
+// Signals while the program works: which thread takes them, and what happens to the work.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,11 +37,11 @@ using test::words_of;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// LD_PRELOAD names it without its folder, as the loader would take a space there for the path's
+// LD_PRELOAD names it without its folder, since the loader would treat a space in the path as its
 // end.
 const fs::path kProfiler = MUO_PROFILING_TIMER;
 
-// Those that the threads of a process block, a bit each, from 1 on.
+// Signals that each thread of a process blocks, as bits counted from 1.
 std::vector<std::uint64_t> blocked_signals(int process) {
   std::vector<std::uint64_t> out;
   std::error_code ended;
@@ -55,12 +55,12 @@ std::vector<std::uint64_t> blocked_signals(int process) {
 
 class Signals : public Training {
  protected:
-  // A run whose products are large enough for oneDNN's own workspace.
+  // A run whose products are large enough that oneDNN uses its own workspace.
   [[nodiscard]] std::string large(const std::string& out, const std::string& more = "") const {
     return options(out, "--n-embd 128 --depth 2 " + more);
   }
-  // As its profiler says, under which it came to its end: signals, and how many of them came to
-  // another thread than the first.
+  // Results of the profiler for a program that completed under it: signals, and how many of them
+  // were handled by threads other than the first.
   struct Profile {
     int signals = 0, elsewhere = 0;
   };
@@ -77,8 +77,8 @@ class Signals : public Training {
     std::ifstream(file) >> out.signals >> out.elsewhere;
     return out;
   }
-  // Starts the command in the background, waits for the run's first steps and then does `then`,
-  // with the process in $pid; waits for its end.
+  // Starts the command in the background, waits for the run's first steps, runs `then` with the
+  // process in $pid, and waits for its end.
   [[nodiscard]] Outcome in_steps(const std::string& out, const std::string& more,
                                  const std::string& then, const std::string& before = "") const {
     return run_program(options(out, more) + " >/dev/null & pid=$!; " +
@@ -97,7 +97,7 @@ TEST_F(Signals, GoToOneThreadThatComputesNothing) {
   sweep.replace(0, std::string("train").size(), "sweep");
   struct Case {
     std::string command;
-    std::size_t threads;  // there are, when all of them work
+    std::size_t threads;  // number while all of them work
   };
   for (const Case& c :
        {Case{options("train", run), 6}, Case{sweep, 8},
@@ -114,8 +114,8 @@ TEST_F(Signals, GoToOneThreadThatComputesNothing) {
       return std::ranges::count_if(
           blocked, [&](std::uint64_t set) { return ((set >> (signal - 1)) & 1) != 0; });
     };
-    // Threads are read one after the other: twice, as the first may have been read before it
-    // blocked what the last inherited. A thread that is being started has all of them blocked.
+    // Threads are read one after the other, so twice: the first may be read before it blocks the
+    // signals whose mask the last inherits. A thread blocks all of them while it starts.
     std::size_t before = 0;
     ASSERT_TRUE(test::eventually([&] {
       before = blocked.size();
@@ -132,8 +132,7 @@ TEST_F(Signals, GoToOneThreadThatComputesNothing) {
   }
 }
 
-// Handlers' frames on threads that compute were seen to overwrite the heap: eight such runs of
-// eight crashed.
+// Handlers on computing threads had overwritten the heap: eight of eight such runs crashed.
 TEST_F(Signals, AProfilersThousandASecondChangeNothing) {
   if (test::kAddressSanitizer) GTEST_SKIP() << "its library has to be the first that is loaded";
   const std::string more = "--num-iterations 40 --eval-every 20 ";
@@ -152,8 +151,8 @@ TEST_F(Signals, AProfilersThousandASecondChangeNothing) {
   }
 }
 
-// Kernel and shell each send SIGHUP, and who ends a session may send SIGTERM as well; a launcher
-// may send SIGTERM to a process and to its group.
+// Kernel and shell each send SIGHUP, and the end of a session may add SIGTERM; a launcher may send
+// SIGTERM to a process and to its group.
 TEST_F(Signals, SaveHoweverManyComeAtOnceAndTheRunGoesOn) {
   const std::string run = "--num-iterations 6 --n-embd 256 --eval-every -1 --total-batch-size " +
                           std::string(test::kSanitized ? "768 " : "3072 ");
@@ -163,7 +162,7 @@ TEST_F(Signals, SaveHoweverManyComeAtOnceAndTheRunGoesOn) {
     const Outcome outcome = in_steps(
         part, run, "for s in " + signals + "; do kill -$s $pid 2>/dev/null; sleep 0.02; done");
     EXPECT_GT(outcome.code, 128) << outcome.err;
-    EXPECT_FALSE(app::find_checkpoints(path(part)).empty()) << signals;
+    EXPECT_FALSE(trainer::find_checkpoints(path(part)).empty()) << signals;
     EXPECT_THAT(test::read_file(path(part) / "output.log"),
                 HasSubstr("SIG" + first + ": stopping, with a checkpoint"));
     train(part, run + "--resume auto");
@@ -177,8 +176,8 @@ TEST_F(Signals, GiveUpAStepThatIsLongAndWhatGoesOnMakesIt) {
   train("whole", run);
   const Outcome outcome = in_steps("part", run, "kill -TERM $pid");
   EXPECT_EQ(outcome.code, 128 + SIGTERM) << outcome.err;
-  ASSERT_EQ(app::find_checkpoints(path("part")).size(), 1U);
-  EXPECT_TRUE(fs::exists(app::checkpoint_directory(path("part"), 1)));
+  ASSERT_EQ(trainer::find_checkpoints(path("part")).size(), 1U);
+  EXPECT_TRUE(fs::exists(trainer::checkpoint_directory(path("part"), 1)));
   train("part", run + "--resume auto");
   EXPECT_TRUE(tensors("part", 2) == tensors("whole", 2));
 }
@@ -187,10 +186,10 @@ TEST_F(Signals, OfAClosedTerminalAreNothingToARunUnderNohup) {
   const Outcome outcome =
       in_steps("run", "--num-iterations 200 --eval-every -1", "kill -HUP $pid", "trap '' HUP;");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_TRUE(fs::exists(app::checkpoint_directory(path("run"), 200)));
+  EXPECT_TRUE(fs::exists(trainer::checkpoint_directory(path("run"), 200)));
 }
 
-// `head` ends after the first line.
+// `head` exits after the first line.
 TEST_F(Signals, AReaderThatLeavesIsNothingToARun) {
   std::string sweep = options("sweep", "--num-iterations 40 --eval-every -1 --matrix-lr 0.1,0.2");
   sweep.replace(0, std::string("train").size(), "sweep");
@@ -219,7 +218,7 @@ TEST_F(Signals, OfALimitOnTheSizeOfFilesAreErrorsThatNameTheFile) {
         Case{page, "out"},
         Case{fmt::format("checkpoint export {} --hf {}", run, out), "out/model.safetensors"},
         Case{options("again", "--eval-every -1"), "again/", 2}}) {   // before any work
-    const Outcome outcome = run_program(c.command, "ulimit -f 6;");  // 3072 bytes
+    const Outcome outcome = run_program(c.command, "ulimit -f 6;");  // blocks of 512 bytes
     EXPECT_EQ(outcome.code, c.code) << c.command << outcome.err;
     EXPECT_THAT(outcome.err, AllOf(testing::StartsWith("muograph: error: "),
                                    HasSubstr(path(c.file).string()), HasSubstr("File too large")));
@@ -228,9 +227,9 @@ TEST_F(Signals, OfALimitOnTheSizeOfFilesAreErrorsThatNameTheFile) {
   }
 }
 
-// Minutes of signals at random moments of three programs that compete for the processors, each
-// under the profiler, until it comes to the end of the undisturbed one. MUO_SIGNALS_MINUTES: how
-// long, 5 without it.
+// Sends signals at random moments to three programs that compete for the processors, each under the
+// profiler, until it reaches the end of the undisturbed one. MUO_SIGNALS_MINUTES sets the duration,
+// 5 by default.
 class SlowSignals : public Signals {
  protected:
   void SetUp() override {
@@ -242,7 +241,7 @@ class SlowSignals : public Signals {
     std::string name;
     std::function<std::string(const std::string&out)> command, result;
     std::function<bool(const std::string& out)> is_done;
-    // Whether all that was done is on the disk; a second signal may prevent that.
+    // True if all completed work is on the disk; a second signal may prevent that.
     std::function<bool(const std::string& out)> is_saved = [](const std::string&) { return true; };
     std::string want = {};
     int signals = 0, resumed = 0, ends = 0;
@@ -305,10 +304,11 @@ TEST_F(SlowSignals, AtRandomMomentsLoseNothing) {
            .command = [&](auto& out) { return steps("train", out, "--num-iterations 100"); },
            .result = [&](auto& out) { return tensors(out, 100); },
            .is_done =
-               [&](auto& out) { return fs::exists(app::checkpoint_directory(path(out), 100)); },
+               [&](auto& out) { return fs::exists(trainer::checkpoint_directory(path(out), 100)); },
            .is_saved =
                [&](auto& out) {
-                 const std::vector<app::FoundCheckpoint> found = app::find_checkpoints(path(out));
+                 const std::vector<trainer::FoundCheckpoint> found =
+                     trainer::find_checkpoints(path(out));
                  const bool logs = fs::exists(path(out) / "metrics.jsonl");
                  return (found.empty() ? 0 : found[0].step) ==
                         (logs ? std::ssize(metrics(out, "train")) : 0);
@@ -336,7 +336,7 @@ TEST_F(SlowSignals, AtRandomMomentsLoseNothing) {
                [&](auto& out) {
                  std::string shards;
                  for (const std::string& name : test::names_in(path(out)))
-                   if (!name.starts_with('.'))  // the lock, and what was being written
+                   if (!name.starts_with('.'))  // excludes the lock and files being written
                      shards += name + test::read_file(path(out) / name);
                  return shards;
                },

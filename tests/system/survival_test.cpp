@@ -20,8 +20,8 @@
 #include "support/whole_run.h"
 #include "system/training_run.h"
 
-// Runs that are killed, stopped, moved and go on for long. Short here; the suite SlowSurvival has
-// the long forms.
+// Runs that are killed, stopped, moved and resumed many times. Short here; the suite SlowSurvival
+// has the long forms.
 namespace muo {
 namespace {
 
@@ -36,7 +36,7 @@ using testing::StartsWith;
 
 class Survival : public Training {
  protected:
-  // SIGKILL at random moments; whatever is left goes on, to the same end.
+  // Sends SIGKILL at random moments; the resumed run must reach the same end.
   void expect_to_survive_kills(int kills) {
     const std::string run =
         "--num-iterations 150 --save-every 3 --keep-last 3 --eval-every 40 --resume auto ";
@@ -48,8 +48,8 @@ class Survival : public Training {
     std::int64_t resumed = 0;
     for (int run_number = 0; kills > 0; ++run_number) {
       const std::string out = "killed" + std::to_string(run_number);
-      bool ended = false;  // by itself: else its log may lack what came after the last save
-      for (; !fs::exists(app::checkpoint_directory(path(out), 150)); --kills) {
+      bool ended = false;  // by itself; otherwise the log may lack steps after the last save
+      for (; !fs::exists(trainer::checkpoint_directory(path(out), 150)); --kills) {
         const std::string delay = std::to_string(random.bits(draw++) % 900);
         const Outcome outcome =
             run_program(options(out, run) +
@@ -59,7 +59,7 @@ class Survival : public Training {
         ASSERT_TRUE(outcome.code == 137 || outcome.code == 0) << outcome.code << outcome.err;
         ended = outcome.code == 0;
         std::vector<std::string> skipped;
-        const auto newest = app::newest_checkpoint(path(out), skipped);
+        const auto newest = trainer::newest_checkpoint(path(out), skipped);
         EXPECT_THAT(skipped, IsEmpty()) << "a published checkpoint is not whole";
         resumed += newest ? 1 : 0;
       }
@@ -67,8 +67,9 @@ class Survival : public Training {
       if (ended) {
         EXPECT_EQ(losses(out), curve) << out;
       }
-      EXPECT_LE(app::find_checkpoints(path(out)).size(), 4U);  // killed before it removed one
-      // What a kill in the last save left nobody has removed.
+      EXPECT_LE(trainer::find_checkpoints(path(out)).size(),
+                4U);  // if killed before it removed one
+      // A kill during the last save leaves files that no later run removed.
       for (const auto& item : fs::directory_iterator(path(out) / "checkpoints"))
         EXPECT_THAT(item.path().filename().string(),
                     AnyOf(StartsWith("step_"), StartsWith(ended ? "step_" : ".step_")));
@@ -77,7 +78,7 @@ class Survival : public Training {
     EXPECT_GT(resumed, 0);
   }
 
-  // Memory, threads and open files of a run, over its time.
+  // Memory, threads and open files of a run over time.
   struct Sample {
     double anonymous_kib = 0;
     int threads = 0;
@@ -104,9 +105,9 @@ class Survival : public Training {
                           " --save-every 20 --keep-last 2 --eval-every 25 --sample-every 50 "
                           "--eval-tokens 128 --verify-sync-every 30 ");
     ASSERT_GE(all.size(), 10U);
-    // The first quarter starts up. What a save or an evaluation holds for a while lies above the
-    // least; what each of them forgets raises it, seven times from the second quarter's begin to
-    // its end.
+    // The first quarter is start-up. Temporary memory of saves and evaluations is above the
+    // minimum; a leak in each of them raises the minimum, seven times from the start to the end of
+    // the second quarter.
     const std::span<const Sample> samples(all);
     const std::size_t quarter = all.size() / 4;
     const std::span<const Sample> before = samples.subspan(quarter, quarter);
@@ -116,7 +117,7 @@ class Survival : public Training {
     };
     EXPECT_LE(least(after, &Sample::threads), least(before, &Sample::threads) + 3);
     EXPECT_LE(least(after, &Sample::files), least(before, &Sample::files) + 3);
-    // A sanitizer keeps what is freed; the leak detector looks at the end instead.
+    // A sanitizer keeps freed memory; the leak detector checks at the end instead.
     if (!test::kSanitized) {
       EXPECT_LE(least(after, &Sample::anonymous_kib), least(before, &Sample::anonymous_kib) + 512);
     }
@@ -125,8 +126,9 @@ class Survival : public Training {
     RecordProperty("kib_second_half", static_cast<int>(least(after, &Sample::anonymous_kib)));
   }
 
-  // A run whose quarters have the options of `legs`, against one that stays as it is. Controls are
-  // runs that differ from that in the order of rounding only. Returns what the resumed ones said.
+  // Compares a run whose quarters have the options of `legs` with an undisturbed one. Controls are
+  // runs that differ from that only in the order of rounding. Returns the output of the resumed
+  // runs.
   std::string expect_to_follow(std::int64_t steps, const std::vector<std::string>& controls,
                                const std::vector<std::string>& legs) {
     const std::string run = "--num-iterations " + std::to_string(steps) + " --eval-every -1 ";
@@ -148,7 +150,7 @@ class Survival : public Training {
         EXPECT_THAT(outcome.out, HasSubstr("at step " + std::to_string(border)));
       }
       border += steps / 4;
-      for (const app::FoundCheckpoint& found : app::find_checkpoints(path("moved")))
+      for (const trainer::FoundCheckpoint& found : trainer::find_checkpoints(path("moved")))
         if (found.step > border) fs::remove_all(found.path);
     }
     const std::vector<double> is = losses("moved");
@@ -164,7 +166,7 @@ class Survival : public Training {
   const std::vector<std::string> worlds_ = {"--devices 2", "--devices 3", "--devices 1",
                                             "--devices 4 --device-batch-size 3"};
 
-  // All that the log says but times: kind, step and a number of each line.
+  // The log without times: kind, step and a number of each line.
   [[nodiscard]] std::vector<std::string> log_of(const std::string& out) const {
     const std::map<std::string, std::string> numbers = {{"train", "loss"},
                                                         {"eval", "val_loss"},
@@ -185,7 +187,7 @@ TEST_F(Survival, ARunThatMovesBetweenWorldsFollowsTheUndisturbedCurve) {
       40, {"--devices 1", "--devices 3 --device-batch-size 8", "--devices 4 --device-batch-size 6"},
       worlds_);
 }
-// Another form of the same function: other roundings, and it is said.
+// Other forms of the same function round differently, and the change is reported.
 TEST_F(Survival, ARunThatGoesOnWithAnotherNewtonSchulzFollowsTheUndisturbedCurve) {
   const std::string said = expect_to_follow(
       40, {"--devices 1", "--devices 3 --device-batch-size 8", "--devices 4 --device-batch-size 6"},
@@ -196,8 +198,8 @@ TEST_F(Survival, ARunThatGoesOnWithAnotherNewtonSchulzFollowsTheUndisturbedCurve
                           HasSubstr("newton-schulz symmetric, now gram_merged")));
 }
 
-// Of a process that is killed in the evaluation, in the middle of the run and at its end: a rank
-// stands still there until the checkpoint before it is on the disk.
+// The process is killed in the evaluation, in the middle of the run and at its end: a rank pauses
+// there until the checkpoint before it is on the disk.
 TEST_F(Survival, AnEvaluationThatWasLostIsMadeUpFor) {
   const std::string run = "--backend cuda --save-before-eval 0 --resume auto ";
   const std::string plugin = "MUO_FAULT_BACKEND=host MUO_CUDA_PLUGIN=muograph_faults ";
@@ -206,7 +208,8 @@ TEST_F(Survival, AnEvaluationThatWasLostIsMadeUpFor) {
   for (const std::int64_t step : {10, 20}) {
     const Outcome killed = run_program(
         options("killed", run) + " >/dev/null & pid=$!; " +
-            test::until("[ -d " + app::checkpoint_directory(path("killed"), step).string() + " ]") +
+            test::until("[ -d " + trainer::checkpoint_directory(path("killed"), step).string() +
+                        " ]") +
             "kill -KILL $pid; wait $pid",
         plugin + fmt::format("MUO_FAULT='hang:0:{}:synchronize:1:the evaluation' ", step));
     ASSERT_EQ(killed.code, 137) << killed.err;
@@ -241,7 +244,7 @@ TEST_F(SlowSurvival, FourHundredStepsOnFourWorlds) {
                    worlds_);
 }
 
-// Of a run whose checkpoint is being written, and never will be.
+// The signals reach a run while a checkpoint is written that will never be finished.
 TEST_F(Survival, ASecondSignalStopsAtOnceAndHarmsNothing) {
   const std::string run =
       "--backend cuda --num-iterations 4 --save-every 2 --eval-every -1 --resume auto ";
@@ -256,13 +259,13 @@ TEST_F(Survival, ASecondSignalStopsAtOnceAndHarmsNothing) {
           "sleep 1.1; kill -TERM $pid; wait $pid",
       plugin + "MUO_FAULT='hang:0:2:copy:2:the saving of a checkpoint' ");
   EXPECT_EQ(outcome.code, 143) << outcome.err;
-  EXPECT_TRUE(app::find_checkpoints(path("part")).empty());
+  EXPECT_TRUE(trainer::find_checkpoints(path("part")).empty());
   ASSERT_EQ(run_program(options("part", run), plugin).code, 0);
   EXPECT_TRUE(tensors("part", 4) == tensors("whole", 4));
 }
 
-// While one process trains, others read its checkpoints, and none goes on with its run; the lock
-// dies with it.
+// While one process trains, others can read its checkpoints, but none can resume its run; the lock
+// ends with the process.
 TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
   struct Process {
     Process() = default;
@@ -279,17 +282,16 @@ TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
   const std::string id_file = path("pid").string();
   const Outcome started = run_program(
       options("run", run) + " >/dev/null & pid=$!; echo $pid >" + id_file + "; " +
-      test::until("[ -d " + app::checkpoint_directory(path("run"), kEvery).string() + " ]") +
+      test::until("[ -d " + trainer::checkpoint_directory(path("run"), kEvery).string() + " ]") +
       "kill -0 $pid");
   first.id = std::stoi(test::read_file(id_file));
   ASSERT_EQ(started.err, "");
   const Outcome second = run_program(options("run", saves + "--num-iterations 2000 --resume auto"));
   EXPECT_EQ(second.code, 2);
   EXPECT_EQ(second.out, "");
-  EXPECT_THAT(
-      second.err,
-      AllOf(HasSubstr(fmt::format("--out {}: process {} on ", path("run").string(), first.id)),
-            HasSubstr("run.lock): wait until it ends, end it, or give")));
+  EXPECT_THAT(second.err, AllOf(HasSubstr(fmt::format("--out {}: in use by process {} on ",
+                                                      path("run").string(), first.id)),
+                                HasSubstr("run.lock: wait until it ends, end it, or give")));
   EXPECT_EQ(std::ranges::count(second.err, '\n'), 1);
   for (const char* const reader :
        {"checkpoint inspect", "checkpoint verify", "sample --max-tokens 3", "eval"}) {
@@ -298,9 +300,9 @@ TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
   }
   train("branch",
         saves + fmt::format("--num-iterations {} --eval-every -1 --resume {}", kEvery + 10,
-                            app::checkpoint_directory(path("run"), kEvery).string()));
+                            trainer::checkpoint_directory(path("run"), kEvery).string()));
   ASSERT_EQ(::kill(first.id, SIGKILL), 0) << "it ended before";
-  const std::int64_t step = app::find_checkpoints(path("run")).front().step;
+  const std::int64_t step = trainer::find_checkpoints(path("run")).front().step;
   const Outcome resumed = train(
       "run", "--eval-every -1 --resume auto --num-iterations " + std::to_string(step + kEvery));
   EXPECT_THAT(resumed.out, HasSubstr("resuming from"));
@@ -309,21 +311,21 @@ TEST_F(Survival, ARunDirectoryIsOfOneProcessAtATime) {
 TEST_F(Survival, SavesByTheClockAndBeforeLongEvaluationsChangeNothing) {
   train("plain", "--num-iterations 60");
   const std::string want = tensors("plain", 60);
-  EXPECT_EQ(app::find_checkpoints(path("plain")).size(), 1U);
-  train("long", "--num-iterations 400");  // longer than the 60 ms of the clock below
+  EXPECT_EQ(trainer::find_checkpoints(path("plain")).size(), 1U);
+  train("long", "--num-iterations 400");  // takes longer than the 60 ms of --save-minutes below
   train("minutes", "--num-iterations 400 --save-minutes 0.001");
-  EXPECT_GT(app::find_checkpoints(path("minutes")).size(), 1U);
+  EXPECT_GT(trainer::find_checkpoints(path("minutes")).size(), 1U);
   EXPECT_TRUE(tensors("minutes", 400) == tensors("long", 400));
   train("before", "--num-iterations 60 --save-before-eval 0 --eval-every 15");
   std::vector<std::int64_t> steps;
-  for (const app::FoundCheckpoint& found : app::find_checkpoints(path("before")))
+  for (const trainer::FoundCheckpoint& found : trainer::find_checkpoints(path("before")))
     steps.push_back(found.step);
   EXPECT_THAT(steps, testing::ElementsAre(60, 45, 30, 15));
   EXPECT_TRUE(tensors("before", 60) == want);
   train("wait",
         "--num-iterations 60 --save-every 4 --save-mode wait --keep-last 2 --keep-every 16");
   steps.clear();
-  for (const app::FoundCheckpoint& found : app::find_checkpoints(path("wait")))
+  for (const trainer::FoundCheckpoint& found : trainer::find_checkpoints(path("wait")))
     steps.push_back(found.step);
   EXPECT_THAT(steps, testing::ElementsAre(60, 56, 48, 32, 16));
   EXPECT_TRUE(tensors("wait", 60) == want);
@@ -341,11 +343,11 @@ TEST_F(Survival, AFileThatCannotGrowIsAClearMessageAndExitThree) {
     EXPECT_THAT(outcome.err,
                 AllOf(HasSubstr("checkpoint of step 5 not saved: "), HasSubstr("model.safetensors"),
                       HasSubstr("File too large; free space or write elsewhere (--out)")));
-    EXPECT_THAT(app::find_checkpoints(path(out)), IsEmpty());
+    EXPECT_THAT(trainer::find_checkpoints(path(out)), IsEmpty());
   }
 }
 
-// The directory disappears, and comes back. Steps are long enough for a shell to do that.
+// The directory disappears and reappears. Steps are long enough for a shell to do that.
 TEST_F(Survival, OnSaveErrorContinueLogsItAndTriesAgain) {
   const std::string run =
       "--num-iterations 24 --n-embd 256 --save-every 2 --eval-every -1 --total-batch-size " +
@@ -363,7 +365,7 @@ TEST_F(Survival, OnSaveErrorContinueLogsItAndTriesAgain) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(test::read_file(log), HasSubstr("not saved"));
   EXPECT_TRUE(tensors("part", 24) == tensors("whole", 24));
-  EXPECT_TRUE(fs::exists(app::checkpoint_directory(path("part"), 2)));
+  EXPECT_TRUE(fs::exists(trainer::checkpoint_directory(path("part"), 2)));
 }
 
 TEST_F(Survival, TheLastSaveHasToSucceedWhateverIsAskedFor) {

@@ -24,14 +24,14 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-// Sweeps as a user starts them.
+// Runs sweeps as a user does.
 class Sweep : public Training {
  protected:
   [[nodiscard]] std::string sweep(const std::string& out, const std::string& more) const {
     std::string command = options(out, more + " --eval-every -1");
     return "sweep" + command.substr(command.find(' '));
   }
-  // Rows of sweep.csv, by default without the column of time.
+  // Rows of sweep.csv, by default without the column of times.
   [[nodiscard]] std::vector<std::vector<std::string>> rows(const std::string& out,
                                                            bool with_seconds = false) const {
     std::istringstream file(test::read_file(path(out) / "sweep.csv"));
@@ -52,7 +52,7 @@ class Sweep : public Training {
   }
 };
 
-// Each is another trial than the one that the device trained before it.
+// Each trial differs from the one that its device trained before.
 TEST_F(Sweep, ATrialIsBitwiseTheSameTrainCommand) {
   const Outcome outcome =
       run_program(sweep("sweep", "--matrix-lr 0.1,0.3 --seed 1,2 --weight-decay 0.1 --devices 2"));
@@ -73,7 +73,7 @@ TEST_F(Sweep, ATrialIsBitwiseTheSameTrainCommand) {
   EXPECT_NE(losses(trial("sweep", 0)), losses(trial("sweep", 2)));
 }
 
-// Sizes are those of quick.toml, but for a warm-up that is the default of `train`.
+// Sizes are those of quick.toml, except that the warm-up is the default of `train`.
 TEST_F(Sweep, TheCommandOfTheBestTrialTrainsTheSame) {
   const Outcome outcome =
       run_program("sweep --data " + text_.string() +
@@ -81,7 +81,7 @@ TEST_F(Sweep, TheCommandOfTheBestTrialTrainsTheSame) {
                   "--total-batch-size 32 --devices 1 --num-iterations 3 --eval-every -1 --out " +
                   path("sweep").string());
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  const std::size_t begin = outcome.out.find("again: ") + 7;
+  const std::size_t begin = outcome.out.find("to repeat it: ") + 14;
   const std::string command = outcome.out.substr(begin, outcome.out.find('\n', begin) - begin);
   const Outcome again = test::run_command(command + " --out " + path("again").string());
   ASSERT_EQ(again.code, 0) << command << again.err;
@@ -96,13 +96,13 @@ TEST_F(Sweep, CapturesOncePerDeviceAndGroup) {
   EXPECT_THAT(outcome.out, HasSubstr("captures: at most 2 on each of 2 devices: --depth is part of "
                                      "the captured step"));
   EXPECT_THAT(outcome.out, HasSubstr("; 3 steps of 768 tokens"));
-  // Each device has a group of its own, and the one that is through first may help the other.
+  // Each device has its own group, and the one that finishes first may help the other.
   EXPECT_THAT(outcome.out, testing::ContainsRegex("captures: [23];"));
   EXPECT_THAT(rows("sweep"), SizeIs(7));
 }
 
-// With halving a device comes back to groups that it has captured: each learning rate comes to the
-// same in both of these, so that the best of both go on.
+// With halving a device returns to groups that it has captured: each learning rate gives the same
+// result in both groups, so the best of both continue.
 TEST_F(Sweep, CapturesOncePerDeviceAndGroupWithHalving) {
   const std::string more =
       "--graph-branches 1,3 --matrix-lr 0.05..0.3/6 --devices 1 --num-iterations 27 --halving 3 "
@@ -110,8 +110,8 @@ TEST_F(Sweep, CapturesOncePerDeviceAndGroupWithHalving) {
   const Outcome outcome = run_program(sweep("sweep", more));
   ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
   EXPECT_THAT(outcome.out, HasSubstr("captures: 2;"));
-  std::vector<std::string> went_on;  // the groups of trials that came to the second rung
-  std::string whole;                 // the trial that came to the end
+  std::vector<std::string> went_on;  // groups of trials that reached the second rung
+  std::string whole;                 // the trial that completed
   const auto table = rows("sweep");
   const auto value = [&](std::size_t row, const std::string& name) {
     return table[row]
@@ -137,8 +137,8 @@ TEST_F(Sweep, TwoDevicesPerTrialAreTwoRanks) {
   EXPECT_EQ(tensors(trial("sweep", 1), 4), tensors("same", 4));
 }
 
-// The plug-in's other half is executed as well: see tests/stand_ins. The graphs of both groups
-// stay.
+// The device code of the plug-in is executed as well (tests/stand_ins). The graphs of both groups
+// are kept.
 TEST_F(Sweep, ADeviceReplaysTheGraphsOfTheTrialsBefore) {
   const std::string simt = "MUO_CUDA_PLUGIN=muograph_simt";
   const std::string more =
@@ -171,7 +171,7 @@ TEST_F(Sweep, ADeviceTrainsTwoTrialsAtOnce) {
   }
 }
 
-// What a trial comes to does not depend on who trains it.
+// A trial's result does not depend on the device that trains it.
 TEST_F(Sweep, TwoDevicesComeToTheTableOfOne) {
   const std::string more =
       "--matrix-lr 0.05..0.4/8 --num-iterations 32 --halving 2 --min-steps 1 --devices ";
@@ -203,7 +203,7 @@ TEST_F(Sweep, KilledAndResumedItComesToTheSameTable) {
     }
     EXPECT_EQ(rows(killed), rows(whole)) << mode;
     EXPECT_THAT(rows(whole), SizeIs(13));
-    // Ended, it does nothing more.
+    // A completed sweep does nothing more.
     const Outcome again = run_program("sweep --resume " + path(killed).string());
     EXPECT_EQ(again.code, 0) << again.err;
     EXPECT_THAT(again.out, HasSubstr("captures: 0;"));
@@ -221,12 +221,12 @@ TEST_F(Sweep, AnInterruptSavesAndTheSweepGoesOnFromThere) {
   EXPECT_EQ(stopped.code, 130) << stopped.err << stopped.out;
   EXPECT_THAT(stopped.out, AllOf(HasSubstr("SIGINT: stopping, with a checkpoint of each trial"),
                                  HasSubstr("muograph sweep --resume")));
-  const std::vector<app::FoundCheckpoint> saved = app::find_checkpoints(first);
+  const std::vector<trainer::FoundCheckpoint> saved = trainer::find_checkpoints(first);
   ASSERT_THAT(saved, SizeIs(1));
   EXPECT_GT(saved[0].step, 20);
   EXPECT_LT(saved[0].step, 4000);
   EXPECT_FALSE(fs::exists(path(trial("sweep", 1)) / "checkpoints/step_00000000"));
-  // Each process adds to the steps and the seconds of the trial.
+  // Each process adds to the trial's steps and seconds.
   const auto step_and_seconds = [&] {
     const auto table = rows("sweep", true);
     const auto number = [&](const char* column) {
@@ -247,8 +247,8 @@ TEST_F(Sweep, AnInterruptSavesAndTheSweepGoesOnFromThere) {
   EXPECT_GT(after.second, before.second);
 }
 
-// Trials are found by their options: what has ended keeps number and result, wherever the grid has
-// it now, and the sweep goes on without being told its values again.
+// Trials are identified by their options: completed ones keep number and result, wherever they now
+// are in the grid, and the sweep resumes without its values being given again.
 TEST_F(Sweep, AGridGetsValuesWhenItGoesOn) {
   const std::string more = "--seed 1,2 --num-iterations 3 --devices 1 ";
   const std::string resume = "sweep --resume " + path("sweep").string();
@@ -279,7 +279,7 @@ TEST_F(Sweep, AGridGetsValuesWhenItGoesOn) {
 }
 
 TEST_F(Sweep, WhatIsRefusedOrDivergesIsARow) {
-  // A threshold that many steps pass, once there are enough to compare with.
+  // A threshold that many steps exceed, once there are enough to compare with.
   const Outcome outcome =
       run_program(sweep("sweep",
                         "--n-head 2,5 --outlier-deviations 8,0.5 --on-outlier skip "
@@ -299,16 +299,16 @@ TEST_F(Sweep, WhatIsRefusedOrDivergesIsARow) {
   EXPECT_FALSE(fs::exists(path("none")));
   const Outcome tuned = run_program(sweep("tuned", "--tune now --matrix-lr 0.1,0.2"));
   EXPECT_EQ(tuned.code, 2);
-  EXPECT_THAT(tuned.err, HasSubstr("--tune now: is not for sweeps: give --gemm-table FILE"));
+  EXPECT_THAT(tuned.err, HasSubstr("--tune now: not supported by sweeps: give --gemm-table FILE"));
 }
 
-// A limit on the size of a file stands for a disk that is full.
+// A file size limit takes the place of a full disk.
 TEST_F(Sweep, ATrialThatCannotBeSavedEndsItAndIsTriedAgain) {
   const std::string options = "--n-embd 32,256 --n-head 2 --num-iterations 2 --devices 1";
   const Outcome full = run_program(sweep("sweep", options), "ulimit -f 800;");
   EXPECT_EQ(full.code, 3);
   EXPECT_THAT(full.err, AllOf(HasSubstr("trial 1: checkpoint of step 2 not saved: cannot reserve"),
-                              HasSubstr("sweep --resume " + path("sweep").string() + " goes on")));
+                              HasSubstr("sweep --resume " + path("sweep").string())));
   EXPECT_EQ(rows("sweep")[1][1], "done");
   ASSERT_EQ(run_program("sweep --resume " + path("sweep").string()).code, 0);
   const auto table = rows("sweep");
@@ -327,7 +327,7 @@ TEST_F(Sweep, AnotherSweepThanTheOneThatBeganIsRefused) {
   EXPECT_THAT(error("--matrix-lr 0.1,0.2 --num-iterations 2"), HasSubstr("holds a sweep already"));
   EXPECT_THAT(error("--matrix-lr 0.1,0.3 --num-iterations 2 --resume auto"),
               HasSubstr("has matrix-lr 0.1,0.2, now 0.1,0.3"));
-  // The file that --resume reads is changed.
+  // Changes the file that --resume reads.
   const fs::path file = path("sweep") / "sweep.toml";
   std::string text = test::read_file(file);
   const std::string line = "num-iterations = 2";
@@ -345,7 +345,7 @@ TEST_F(Sweep, AnotherSweepThanTheOneThatBeganIsRefused) {
   test::write_file(file, "");
   const Outcome damaged = run_program("sweep --resume " + path("sweep").string());
   EXPECT_EQ(damaged.code, 2);
-  EXPECT_THAT(damaged.err, HasSubstr("sweep.toml is empty, it was damaged"));
+  EXPECT_THAT(damaged.err, HasSubstr("sweep.toml is empty, so it is damaged"));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 #include "support/paths.h"
 #include "system/training_run.h"
 
-// The event files of whole runs, beside their metrics.jsonl.
+// Compares the event files of whole runs with their metrics.jsonl.
 namespace muo {
 namespace {
 
@@ -36,7 +36,7 @@ using testing::SizeIs;
 
 class Tensorboard : public Training {
  protected:
-  // Each number of the log, as TensorBoard has to show it: but for train/bpb, which the log lacks.
+  // The numbers of the log as TensorBoard must show them, except train/bpb, which the log lacks.
   [[nodiscard]] Curves logged(const std::string& out) const {
     const std::map<std::string, std::vector<const char*>> keys = {
         {"train",
@@ -66,14 +66,14 @@ class Tensorboard : public Training {
     const auto bpb = curves.at("train/bpb");
     curves.erase("train/bpb");
     EXPECT_EQ(bpb.size(), curves["train/loss"].size());
-    for (std::size_t i = 0; i < bpb.size(); ++i) {  // a byte a token, and few starts of documents
+    for (std::size_t i = 0; i < bpb.size(); ++i) {  // one byte per token, with few document starts
       const float bits = curves["train/loss"][i].second / std::log(2.0F);
       EXPECT_NEAR(bpb[i].second / bits, 1, 0.01);
     }
     return curves;
   }
   void forget_after(const std::string& out, std::int64_t step) const {
-    for (const app::FoundCheckpoint& found : app::find_checkpoints(path(out)))
+    for (const trainer::FoundCheckpoint& found : trainer::find_checkpoints(path(out)))
       if (found.step > step) fs::remove_all(found.path);
   }
 };
@@ -109,7 +109,7 @@ TEST_F(Tensorboard, OffWritesNothing) {
   EXPECT_THAT(metrics("run", "train"), SizeIs(20));
 }
 
-// Killed while it writes: whole records, and no point of the log is missing.
+// A run killed while it writes leaves whole records and all points of its log.
 TEST_F(Tensorboard, AKilledRunHasLostNothingOfItsLog) {
   const std::string log = (path("run") / "metrics.jsonl").string();
   const Outcome outcome =
@@ -125,8 +125,8 @@ TEST_F(Tensorboard, AKilledRunHasLostNothingOfItsLog) {
   }
 }
 
-// The second attempt repeats steps of the first. Neither of TensorBoard's readers shows them twice,
-// and the evaluation at the checkpoint, which is not repeated, stays.
+// The second attempt repeats steps of the first. No reader of TensorBoard shows them twice, and the
+// evaluation at the checkpoint, which is not repeated, is kept.
 TEST_F(Tensorboard, AResumedRunIsOneCurve) {
   const std::string run = "--save-every 5 --eval-every 5 --num-iterations 20 ";
   train("run", run);
@@ -143,7 +143,7 @@ TEST_F(Tensorboard, AResumedRunIsOneCurve) {
   EXPECT_EQ(shown("run", Forgets::kPerTag), logged("run"));
 }
 
-// A run that was killed before its first checkpoint begins again.
+// A run that was killed before its first checkpoint starts again.
 TEST_F(Tensorboard, ARunThatBeginsAgainIsOneCurve) {
   train("run");
   forget_after("run", 0);
@@ -153,7 +153,7 @@ TEST_F(Tensorboard, ARunThatBeginsAgainIsOneCurve) {
   EXPECT_EQ(shown("run", Forgets::kPerTag), logged("run"));
 }
 
-// With TensorBoard's own readers, where they are installed.
+// Uses TensorBoard's own readers, if installed.
 TEST_F(Tensorboard, ItsPackageReadsARun) {
   const std::string python = test::environment("MUO_TEST_PYTHON").value_or("python3");
   if (test::run_command(python + " -c 'import tensorboard'").code != 0)
@@ -168,7 +168,7 @@ TEST_F(Tensorboard, ItsPackageReadsARun) {
   const Outcome good = test::run_command(check + path("run").string());
   EXPECT_EQ(good.code, 0) << good.err << good.out;
   EXPECT_THAT(good.out, HasSubstr("20 steps, 5 evaluations"));
-  // It sees a number that is another.
+  // It detects a changed number.
   std::string lines = test::read_file(path("run") / "metrics.jsonl");
   lines.insert(lines.find("\"loss\":") + 7, "1");
   test::write_file(path("run") / "metrics.jsonl", lines);

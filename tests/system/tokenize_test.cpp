@@ -1,4 +1,4 @@
-// From text to a trained model by a tokenizer of one's own, and what of it is refused.
+// From text to a trained model with a custom tokenizer, and what is refused on the way.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -78,7 +78,7 @@ TEST_F(Tokenize, FromTextToAModelThatWritesIt) {
   EXPECT_THAT(trained.out, HasSubstr("bits/byte"));
   EXPECT_EQ(read_file(path("run/tokenizer.json")), read_file(path("tokenizer.json")));
   EXPECT_LT(test::metrics_of(path("run"), "train").back().at("loss"), 5.5);
-  // Neither needs anything but the run directory.
+  // Both need only the run directory.
   fs::remove(path("tokenizer.json"));
   EXPECT_THAT(ok("eval " + path("run")).out, HasSubstr("val_bpb"));
   const Outcome sample = ok("sample " + path("run") + " --prompt Line --max-tokens 40");
@@ -102,7 +102,7 @@ TEST_F(Tokenize, TextAndItsShardsAreTheSameTokens) {
   const nlohmann::json manifest = this->manifest("shards");
   for (const auto& shard : manifest["shards"])
     written += shard["tokens"].get<std::int64_t>();
-  EXPECT_EQ(written, tokens + 400);  // a <|bos|> each
+  EXPECT_EQ(written, tokens + 400);  // one <|bos|> per document
   write_file(path("ids"), ids);
   EXPECT_THAT(ok("tokenizer decode " + path("ids") + " --tokenizer " + path("tokenizer.json")).out,
               HasSubstr("café\" again,\nand the numbers 7919."));
@@ -110,7 +110,7 @@ TEST_F(Tokenize, TextAndItsShardsAreTheSameTokens) {
 
 TEST_F(Tokenize, GoesOnWhereItWasInterrupted) {
   ok(tokenize("whole"));
-  // Before the manifest lists any shard, the first one written, and later.
+  // Interrupted before the manifest lists any shard, and later.
   for (const std::string shard : {"train_000000.bin", "train_000002.bin"}) {
     const fs::path temporary = path("part/." + shard + ".tmp");
     fs::remove_all(path("part"));
@@ -126,7 +126,7 @@ TEST_F(Tokenize, GoesOnWhereItWasInterrupted) {
     EXPECT_EQ(read_file(path("part/manifest.json")), read_file(path("whole/manifest.json")));
   }
   const std::string whole_manifest = read_file(path("part/manifest.json"));
-  // Interrupted before the last manifest was written: nothing is left to encode.
+  // As if interrupted before the last manifest was written: nothing is left to encode.
   nlohmann::json held = manifest("part");
   held["complete"] = false;
   write_file(path("part/manifest.json"), held.dump());
@@ -167,7 +167,7 @@ TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
                  "its fingerprint is");
   expect_refused("train --data " + path("shards") + " --vocab-size 300", "has 400 ids");
   std::string shard = read_file(path("shards/train_000001.bin"));
-  shard[2000] = static_cast<char>(shard[2000] ^ 1);  // another id
+  shard[2000] = static_cast<char>(shard[2000] ^ 1);  // changes an id
   write_file(path("shards/train_000001.bin"), shard);
   expect_refused("train --data " + path("shards"), "train_000001.bin: damaged: its CRC-32 is");
   fs::remove(path("shards/train_000001.bin"));
@@ -188,7 +188,7 @@ TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
   fs::create_directory(path("folder"));
   write_file(path("folder/a.txt"), std::string(1'500'000, 'a'));
   write_file(path("folder/b.parquet"), "PAR1");
-  // What the folder holds of the output is no input.
+  // Output inside the input folder is not input.
   for (int i = 0; i < 2; ++i)
     EXPECT_THAT(
         ok("tokenize " + path("folder") + " --tokenizer byte --out " + path("folder/out")).out,
@@ -201,7 +201,7 @@ TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
                  "is not the id of a token");
 }
 
-// Names of files need not be UTF-8, which JSON and so the manifest is.
+// File names need not be UTF-8, but JSON, and so the manifest, must be.
 TEST_F(Tokenize, TakesFilesOfAnyName) {
   const std::string folder = path("names");
   fs::create_directory(folder);
@@ -217,7 +217,7 @@ TEST_F(Tokenize, TakesFilesOfAnyName) {
   EXPECT_EQ(source[1]["file"], folder + "/\xE4\xB8\xAD.txt");
 }
 
-// Stands in for pyarrow, with files that hold a row group in each line and end with a footer.
+// Stand-in for pyarrow, with files that have a row group per line and end with a footer.
 constexpr const char* kParquet = R"py(
 import json, types, pyarrow
 class ParquetFile:
@@ -232,7 +232,7 @@ class ParquetFile:
         return {"text": types.SimpleNamespace(to_pylist=lambda: json.loads(self.groups[group]))}
 )py";
 
-// A reader that fails is no end of data.
+// A failing reader is not the end of the data.
 TEST_F(Tokenize, TakesNoPartOfParquetFilesForAllOfThem) {
   fs::create_directories(path("modules/pyarrow"));
   write_file(path("modules/pyarrow/__init__.py"), "class ArrowException(Exception): pass\n");
@@ -274,7 +274,7 @@ TEST_F(Tokenize, ReadsStandardInputAndMakesWideShards) {
   const std::string shard = read_file(path("bytes/train_000000.bin"));
   EXPECT_EQ(shard.substr(1024), std::string("\0\1a\0b\0\0\1c\0", 10));
 
-  // The same again, another one, a longer and a shorter one.
+  // The same input again, a different one, a longer and a shorter one.
   const std::string tokenize_stdin =
       test::program() + " tokenize - --tokenizer byte --field body --out " + path("bytes");
   const auto again = [&](const std::string& lines) {
@@ -289,7 +289,7 @@ TEST_F(Tokenize, ReadsStandardInputAndMakesWideShards) {
     EXPECT_THAT(refused.err, HasSubstr("holds shards of other text")) << other;
   }
 
-  // A tokenizer of more ids than 16 bits hold.
+  // A tokenizer with ids that exceed 16 bits.
   auto wide_tokenizer = nlohmann::json::parse(read_file(path("tokenizer.json")));
   for (const auto& token : wide_tokenizer["added_tokens"]) {
     auto& vocab = wide_tokenizer["model"]["vocab"];

@@ -1,4 +1,4 @@
-// What scripts/train.sh decides, with a fake nvidia-smi and nothing built.
+// Checks the decisions of scripts/train.sh, with a fake nvidia-smi and without a build.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,8 @@ using testing::StartsWith;
 constexpr const char* kH100 = "9.0, 580.65.06, GPU-1, NVIDIA H100 80GB HBM3";
 constexpr const char* kT4 = "7.5, 580.65.06, GPU-2, Tesla T4";
 
-// Scripts in a folder of their own, with commands of a machine that has no GPU and no CUDA toolkit.
+// The scripts in a folder of their own, with the commands of a machine without GPU and CUDA
+// toolkit.
 class TrainScript : public test::ScriptClone {
  protected:
   TrainScript() {
@@ -34,7 +35,8 @@ class TrainScript : public test::ScriptClone {
     add_command("setup", "echo setup \"$@\" >>" + log());
     fs::remove(clone_ / "scripts/setup.sh");
     fs::create_symlink(bin_ / "setup", clone_ / "scripts/setup.sh");
-    // The program: doctor --gpu as MUO_TEST_GPU_WORKS says, train tells what it was given.
+    // Stand-in for the program: doctor --gpu exits with MUO_TEST_GPU_WORKS, train prints its
+    // arguments.
     write_script(clone_ / "build/release/muograph",
                  "if [ $1 = doctor ]; then exit ${MUO_TEST_GPU_WORKS:-0}; fi\n"
                  "echo no cuda: $MUO_NO_CUDA; echo visible: $CUDA_VISIBLE_DEVICES; echo \"$@\"");
@@ -94,7 +96,7 @@ TEST_F(TrainScript, AsksForADriverOfCuda13) {
   EXPECT_EQ(targets().code, 2);
   EXPECT_THAT(targets().err, StartsWith("the NVIDIA driver 535.183.06 is too old: CUDA 13.0 needs "
                                         "580 or newer: update the driver"));
-  // NVIDIA's compatibility package makes it do.
+  // NVIDIA's compatibility package makes the older driver sufficient.
   add_command("nvidia-smi",
               "if [ $# -gt 0 ]; then echo 9.0, 535.183.06, GPU-1, H100; else echo '| NVIDIA-SMI "
               "535.183.06   Driver Version: 535.183.06   CUDA Version: 13.0 |'; fi");
@@ -111,7 +113,8 @@ TEST_F(TrainScript, GivesUpAnNvidiaSmiThatHangsOrFails) {
   EXPECT_THAT(targets().err,
               StartsWith("/dev/nvidia0: nvidia-smi fails: Failed to initialize NVML: "));
   add_command("nvidia-smi", "echo '[N/A], 580.65.06, GPU-1, vGPU'");
-  EXPECT_THAT(targets().err, StartsWith("nvidia-smi does not tell the compute capability of vGPU"));
+  EXPECT_THAT(targets().err,
+              StartsWith("nvidia-smi does not report the compute capability of vGPU"));
   fs::remove(bin_ / "nvidia-smi");
   EXPECT_EQ(targets().code, 2);
   EXPECT_THAT(targets().err, StartsWith("/dev/nvidia0 without nvidia-smi: install"));
@@ -188,7 +191,7 @@ TEST_F(TrainScript, BuildsThePlugInForTheGpusThatAreThere) {
   for (const char* arguments : {"", "--backend cuda", "--backend=cuda", "--backend auto"}) {
     const Outcome run = train(arguments);
     EXPECT_EQ(run.code, 0) << run.err;
-    EXPECT_THAT(run.err, StartsWith("left out"));
+    EXPECT_THAT(run.err, StartsWith("not used"));
     EXPECT_THAT(run.out, StartsWith("no cuda:\nvisible: GPU-1\ntrain --config "));
     EXPECT_THAT(run.out, HasSubstr("quick_gpu.toml"));
     EXPECT_EQ(
@@ -199,10 +202,10 @@ TEST_F(TrainScript, BuildsThePlugInForTheGpusThatAreThere) {
             "\ncmake --build --preset release --target muograph muograph_cuda\n");
   }
   EXPECT_THAT(train("", "CUDA_VISIBLE_DEVICES=7").out, HasSubstr("visible: 7\n"));
-  // GPU sizes are for GPUs that the program can use.
+  // Sizes for GPUs are only used if the program can use the GPUs.
   EXPECT_THAT(train("", "MUO_TEST_GPU_WORKS=3").out, HasSubstr("quick.toml"));
   EXPECT_THAT(train("--config mine.toml").out, HasSubstr("train --config mine.toml\n"));
-  // As if there were none.
+  // As if there were no GPUs.
   for (const char* arguments : {"--backend host", "--backend=host"}) {
     EXPECT_THAT(train(arguments).out, HasSubstr("quick.toml"));
     EXPECT_THAT(done(), Not(HasSubstr("muograph_cuda")));
@@ -237,7 +240,7 @@ TEST_F(TrainScript, GoesOnOnTheHostWhereADriverIsTooOldAndSaysSo) {
   EXPECT_EQ(done(), "") << "work before the refusal";
 }
 
-// An older toolkit is none: the packages are fetched. Here pip fails, or there is no room.
+// An older toolkit does not count: the packages are fetched. Here pip fails, or the disk is full.
 TEST_F(TrainScript, FetchesAToolkitAndSaysWhatFailed) {
   add_gpu(kH100);
   add_toolkit("12.8, V12.8.93");
@@ -260,7 +263,7 @@ TEST_F(TrainScript, FetchesAToolkitAndSaysWhatFailed) {
   EXPECT_THAT(train().out, HasSubstr("nvidia-cuda-nvcc 13.0.88: connection broken by "
                                      "'SSLError(expired)': /x: repeat the command"));
   add_command("df", "echo Avail; echo 700");
-  EXPECT_THAT(train().out, HasSubstr(" MB of disk, and 700 are free: make room there"));
+  EXPECT_THAT(train().out, HasSubstr(" MB of disk, but 700 are free: make room there"));
   add_command("df", "echo Avail; echo 70000");
   add_command("python3", "exit 1");
   EXPECT_THAT(train().out, HasSubstr("python3 has no pip"));
@@ -281,7 +284,7 @@ TEST_F(TrainScript, FetchesAToolkitWithCudnnAndElseTakesTheOneThatLacksIt) {
   EXPECT_THAT(done(), StartsWith("setup --cuda\n"));
   EXPECT_THAT(done(), HasSubstr("-DCUDAToolkit_ROOT=" + toolkit().string() + "\n"));
   EXPECT_THAT(run.out, HasSubstr("quick_gpu.toml"));
-  // As Debian's package lays it.
+  // The path in Debian's package.
   fs::create_directories(root_ / "usr/include/x86_64-linux-gnu");
   test::write_file(root_ / "usr/include/x86_64-linux-gnu/cudnn.h", "");
   EXPECT_EQ(train().err, "");

@@ -8,15 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "app/checkpoint/checkpoint.h"
 #include "base/check.h"
 #include "support/files.h"
 #include "support/program.h"
 #include "system/run_files.h"
+#include "trainer/checkpoint/checkpoint.h"
 
 namespace muo {
 
-// Training runs as a user starts them, on a text of a few kilobytes.
+// Runs training as a user does, on a text of a few kilobytes.
 class Training : public testing::Test {
  protected:
   Training() { test::write_text(text_, 900); }
@@ -24,7 +24,7 @@ class Training : public testing::Test {
   [[nodiscard]] std::filesystem::path path(const std::string& name) const {
     return directory_.path() / name;
   }
-  // The defaults of these tests, except where `more` says otherwise, and `more`.
+  // Options of these tests, overridden and extended by `more`.
   [[nodiscard]] std::string options(const std::string& out, const std::string& more = "") const {
     std::string command = "train --data " + text_.string() + " --out " + path(out).string();
     for (const char* option :
@@ -50,16 +50,17 @@ class Training : public testing::Test {
     std::vector<double> values;
     for (const nlohmann::json& record : metrics(out, "train"))
       values.push_back(record["loss"]);
-    MUO_CHECK(!values.empty(), "no steps in the log of ", out);  // all such lists would be equal
+    MUO_CHECK(!values.empty(), "no steps in the log of ",
+              out);  // empty lists would always be equal
     return values;
   }
   [[nodiscard]] std::string tensors(const std::string& out, std::int64_t step) const {
-    const std::filesystem::path checkpoint = app::checkpoint_directory(path(out), step);
+    const std::filesystem::path checkpoint = trainer::checkpoint_directory(path(out), step);
     return test::read_file(checkpoint / "model.safetensors") +
            test::read_file(checkpoint / "optimizer.safetensors");
   }
 
-  // A .bin shard of these tokens.
+  // Writes a .bin shard of these tokens.
   [[nodiscard]] std::filesystem::path shard(const std::string& name,
                                             const std::vector<std::uint16_t>& tokens) const {
     std::vector<std::int32_t> header(256);

@@ -38,7 +38,7 @@ TEST_F(Training, LeavesARunDirectoryThatOtherCommandsUse) {
   EXPECT_NEAR(steps[0]["loss"].get<double>(), std::log(257.0), 0.01);
   EXPECT_LT(steps[19]["loss"].get<double>(), 0.8 * steps[0]["loss"].get<double>());
   const std::vector<json> evals = metrics("run", "eval");
-  ASSERT_EQ(evals.size(), 3U);  // at 0, 10 and 20
+  ASSERT_EQ(evals.size(), 3U);  // at steps 0, 10 and 20
   EXPECT_EQ(evals[2]["step"], 20);
   const auto steps_of = [&](const std::string& kind) {
     std::vector<std::int64_t> out;
@@ -61,7 +61,8 @@ TEST_F(Training, LeavesARunDirectoryThatOtherCommandsUse) {
             sample.out);
 }
 
-// Seven lines at the start; the log has the rest. What the end proposes can be pasted.
+// Seven lines are printed at the start; the log has the rest. The commands proposed at the end can
+// be pasted.
 TEST_F(Training, TheConsoleSaysWhatMattersAndOutputLogAll) {
   const Outcome usual = train("run", "--weight-decay-scale 1 --n-embd 256");
   const std::string start = usual.out.substr(0, usual.out.find("step 0:"));
@@ -94,8 +95,8 @@ TEST_F(Training, TheConsoleSaysWhatMattersAndOutputLogAll) {
   EXPECT_EQ(test::run_command(sample).code, 0) << sample;
 }
 
-// At learning rate 0 the 257 tokens stay equally likely, so that samples differ by their seeds
-// only, and some of the first draws end within a few tokens.
+// At learning rate 0 the 257 tokens stay equally likely, so samples differ only by their seeds, and
+// some of the first draws end within a few tokens.
 TEST_F(Training, SamplesDifferAndAreDrawnAgainWhereTheirDocumentSoonEnds) {
   train("run",
         "--matrix-lr 0 --embedding-lr 0 --unembedding-lr 0 --sample-every 1 --eval-every -1 "
@@ -139,7 +140,7 @@ TEST_F(Training, EvalOfOtherDataTakesAllOfIt) {
   const std::string eval = "eval --checkpoint " + path("run").string() + " --data ";
   const Outcome whole = run_program(eval + text_.string());
   ASSERT_EQ(whole.code, 0) << whole.err;
-  // Every byte and the document's start.
+  // Every byte and the start of the document.
   EXPECT_THAT(whole.out,
               HasSubstr("text: " + std::to_string(fs::file_size(text_) + 1) + " tokens"));
   EXPECT_THAT(whole.out, HasSubstr("val_bpb"));
@@ -159,7 +160,7 @@ TEST_F(Training, TheSameCommandTwiceIsBitwiseEqualAndSoIsEagerWork) {
 
 TEST_F(Training, AResumedRunIsBitwiseTheRunThatWasNotInterrupted) {
   train("whole", "--save-every 7");
-  const std::string checkpoint = app::checkpoint_directory(path("whole"), 7).string();
+  const std::string checkpoint = trainer::checkpoint_directory(path("whole"), 7).string();
   const Outcome outcome = train("part", "--resume " + checkpoint);
   EXPECT_THAT(outcome.out, HasSubstr("at step 7"));
   EXPECT_EQ(metrics("part", "train").front()["step"], 7);
@@ -176,13 +177,13 @@ TEST_F(Training, AResumedRunIsBitwiseTheRunThatWasNotInterrupted) {
   EXPECT_EQ(metrics("whole", "matrices").back(), metrics("part", "matrices").back());
 }
 
-// Masters are saved, and replicas come from them: rounding leaves no trace in a resumed run.
+// Masters are saved, and replicas are made from them, so rounding leaves no trace in a resumed run.
 TEST_F(Training, ANanochatRunInBf16IsBitwiseTheSameEagerAndResumed) {
   const std::string narrow =
       "--model nanochat --depth 2 --verify-sync-every 5 --dtype bf16 --gradient-wire bf16 "
       "--embedding-state bf16 ";
   train("whole", narrow + "--save-every 7");
-  const std::string checkpoint = app::checkpoint_directory(path("whole"), 7).string();
+  const std::string checkpoint = trainer::checkpoint_directory(path("whole"), 7).string();
   train("part", narrow + "--resume " + checkpoint);
   train("eager", narrow + "--graph off");
   EXPECT_EQ(tensors("whole", 20), tensors("part", 20));
@@ -199,7 +200,7 @@ TEST_F(Training, OlderOptimizersTrainAndResumeAsThemselves) {
     const std::string version = "--optimizer-spec " + spec + " ";
     const std::string save = "--devices 3 --total-batch-size 384 --save-every 7 ";
     train("whole" + spec, version + save);
-    const std::string checkpoint = app::checkpoint_directory(path("whole" + spec), 7).string();
+    const std::string checkpoint = trainer::checkpoint_directory(path("whole" + spec), 7).string();
     train("part" + spec, concat(version, save, "--resume ", checkpoint));
     weights.push_back(tensors("whole" + spec, 20));
     EXPECT_EQ(weights.back(), tensors("part" + spec, 20)) << spec;
@@ -219,19 +220,19 @@ std::string first_sample(const Outcome& outcome) {
   return rest.substr(0, rest.find("\nstep "));
 }
 
-// State of bf16 is saved as it is, split masters as the fp32 that they are, whoever holds them.
+// bf16 state is saved as bf16, split masters as the fp32 numbers they represent, with any sharding.
 TEST_F(Training, ALeanRunIsBitwiseTheSameEagerResumedAndOfAnotherStrategy) {
   const std::string lean =
       "--model nanochat --depth 2 --verify-sync-every 5 --dtype bf16 --momentum-state bf16 "
       "--adam-state bf16 --master-weights split ";
   train("whole", lean + "--save-every 7");
-  const std::string checkpoint = app::checkpoint_directory(path("whole"), 7).string();
+  const std::string checkpoint = trainer::checkpoint_directory(path("whole"), 7).string();
   train("part", lean + "--resume " + checkpoint);
   train("eager", lean + "--graph off");
   train("stacked", lean + "--strategy stacked --replicas own --resume " + checkpoint);
   for (const char* other : {"part", "eager", "stacked"})
     EXPECT_TRUE(tensors("whole", 20) == tensors(other, 20)) << other;
-  // fp32 masters go on from the same numbers.
+  // fp32 masters continue from the same numbers.
   const Outcome wide =
       train("wide",
             "--model nanochat --depth 2 --dtype bf16 --momentum-state fp32 --adam-state fp32 "
@@ -242,7 +243,7 @@ TEST_F(Training, ALeanRunIsBitwiseTheSameEagerResumedAndOfAnotherStrategy) {
   EXPECT_FALSE(tensors("whole", 20) == tensors("wide", 20));
 }
 
-// Whatever reads weights between steps finds those of the last one.
+// Anything that reads weights between steps sees those of the last step.
 TEST_F(Training, AGatherBesideTheNextForwardIsBitwiseTheOneAtOnce) {
   for (const std::string& how :
        {std::string("--devices 3 --device-batch-size 8"),
@@ -260,7 +261,7 @@ TEST_F(Training, AGatherBesideTheNextForwardIsBitwiseTheOneAtOnce) {
     for (const std::int64_t step : {7, 14, 20})
       EXPECT_EQ(tensors(late, step), tensors(once, step)) << step;
     train("resumed" + late,
-          run + "pipelined --resume " + app::checkpoint_directory(path(once), 7).string());
+          run + "pipelined --resume " + trainer::checkpoint_directory(path(once), 7).string());
     EXPECT_EQ(tensors("resumed" + late, 20), tensors(once, 20));
     EXPECT_THAT(test::read_file(path(late) / "config.toml"), HasSubstr("gather = \"pipelined\""));
     EXPECT_THAT(test::read_file(path(once) / "config.toml"), HasSubstr("gather = \"simple\""));
@@ -269,12 +270,12 @@ TEST_F(Training, AGatherBesideTheNextForwardIsBitwiseTheOneAtOnce) {
 
 TEST_F(Training, AnotherWorldAndStrategyResumesWithTheSameWeights) {
   train("whole", "--save-every 7");
-  const std::string checkpoint = app::checkpoint_directory(path("whole"), 7).string();
+  const std::string checkpoint = trainer::checkpoint_directory(path("whole"), 7).string();
   for (const char* other : {"--devices 1", "--devices 3 --strategy ddp --device-batch-size 8",
                             "--devices 4 --strategy stacked --device-batch-size 2"}) {
     const std::string out = "other" + std::to_string(other[10]);
     train(out, std::string(other) + " --resume " + checkpoint);
-    // The first step's loss comes from the restored weights: the sum of 768 tokens in another
+    // The first step's loss is computed from the restored weights: a sum over 768 tokens in another
     // order.
     EXPECT_NEAR(losses(out).front(), losses("whole").at(7), 768 * 0x1p-24 * losses("whole").at(7))
         << other;
@@ -300,9 +301,9 @@ TEST_F(Training, WritesItsGraphsForGraphviz) {
 TEST_F(Training, ResumeAutoTakesTheNewestCheckpointThatIsWhole) {
   train("run", "--save-every 5");
   const std::string want = tensors("run", 20);
-  fs::remove_all(app::checkpoint_directory(path("run"), 20));
-  // Damage the newest that is left: one byte of a weight.
-  const fs::path damaged = app::checkpoint_directory(path("run"), 15) / "model.safetensors";
+  fs::remove_all(trainer::checkpoint_directory(path("run"), 20));
+  // Damage one byte of a weight in the newest remaining checkpoint.
+  const fs::path damaged = trainer::checkpoint_directory(path("run"), 15) / "model.safetensors";
   std::string bytes = test::read_file(damaged);
   bytes[bytes.size() - 5] = static_cast<char>(bytes[bytes.size() - 5] ^ 1);
   test::write_file(damaged, bytes);
@@ -317,7 +318,7 @@ TEST_F(Training, ASignalSavesAndTheRunGoesOnBitwise) {
   constexpr int kSteps = test::kSanitized ? 150 : 600;
   const std::string same = fmt::format("--num-iterations {} --eval-every -1 --devices 1", kSteps);
   train("whole", same);
-  // In the shell: start, wait for the first steps, ask to stop.
+  // In the shell: start, wait for the first steps, send the signal.
   const Outcome stopped =
       run_program(options("part", same) + " & pid=$!; " +
                   test::until("[ -s " + (path("part") / "metrics.jsonl").string() + " ]") +
@@ -333,7 +334,7 @@ TEST_F(Training, AFailureOfARunIsExitThreeWithItsCauseAndKeepsWhatWasWritten) {
   const std::string checkpoints = (run / "checkpoints").string();
   const Outcome outcome = run_program(
       options("run", "--num-iterations 100000 --save-every 20 --eval-every -1") + " & pid=$!; " +
-      test::until("[ -d " + app::checkpoint_directory(run, 20).string() + " ]") +
+      test::until("[ -d " + trainer::checkpoint_directory(run, 20).string() + " ]") +
       test::while_stopped("mv " + checkpoints + " " + path("saved").string() + "; touch " +
                           checkpoints) +
       "wait $pid");
@@ -341,7 +342,7 @@ TEST_F(Training, AFailureOfARunIsExitThreeWithItsCauseAndKeepsWhatWasWritten) {
   EXPECT_THAT(outcome.err, testing::StartsWith("muograph: error: "));
   EXPECT_THAT(outcome.err, HasSubstr("checkpoints"));
   EXPECT_GE(losses("run").size(), 20U);
-  EXPECT_NO_THROW(app::Checkpoint(path("saved") / "step_00000020"));
+  EXPECT_NO_THROW(trainer::Checkpoint(path("saved") / "step_00000020"));
 }
 
 TEST_F(Training, ImpossibleRunsAreRefusedBeforeAnyWork) {
@@ -356,13 +357,12 @@ TEST_F(Training, ImpossibleRunsAreRefusedBeforeAnyWork) {
   refused("--n-head 3", "--n-head");
   refused("--strategy zero", "balanced");
   refused("--master-weights split", "--dtype bf16");
-  refused("--adam-state bf16 --embedding-state bf16", "give one of them");
+  refused("--adam-state bf16 --embedding-state bf16", "give only one of the two options");
   refused("--max-seq-len 100000", "shorter than a row");
   refused("--resume " + path("nowhere").string(), "nowhere");
 }
 
-// `train` runs whatever `plan` can lay out: each combination of extras, in shapes whose memory is
-// planned differently.
+// `train` runs every combination of extras, in shapes with different memory plans.
 TEST_F(Training, EveryCombinationOfExtrasTrainsAStep) {
   test::Drawn drawn(8);
   for (const std::string shape :
@@ -387,9 +387,10 @@ TEST_F(Training, EveryCombinationOfExtrasTrainsAStep) {
 TEST_F(Training, NumberFormatsTakeEffectAndMayChangeOnResume) {
   train("fp32", "--save-every 10");
   const std::vector<double> want = losses("fp32");
-  const std::string resume = "--resume " + app::checkpoint_directory(path("fp32"), 10).string();
-  // Logits below the soft-cap of 15 are rounded to 8 bits, as much again is left for what layers
-  // round; log-sum-exp and the target's logit may differ by that, in opposite directions.
+  const std::string resume = "--resume " + trainer::checkpoint_directory(path("fp32"), 10).string();
+  // Logits below the soft-cap of 15 are rounded to 8 bits, and the same error is allowed for the
+  // layers' rounding; log-sum-exp and the target's logit may each differ by that, in opposite
+  // directions.
   const double tolerance = 2 * 2 * 15 * 0x1p-9;
   std::size_t run = 0;
   for (const char* formats :
@@ -405,9 +406,9 @@ TEST_F(Training, NumberFormatsTakeEffectAndMayChangeOnResume) {
     EXPECT_NE(is, std::vector<double>(want.begin() + 10, want.end())) << formats;
     EXPECT_LT(is.back(), is.front()) << formats;
   }
-  // And back.
-  train("back",
-        "--num-iterations 25 --resume " + app::checkpoint_directory(path("other4"), 20).string());
+  // And back to the default formats.
+  train("back", "--num-iterations 25 --resume " +
+                    trainer::checkpoint_directory(path("other4"), 20).string());
   const Outcome eval = run_program("eval --checkpoint " + path("other4").string() +
                                    " --eval-tokens 640 --dtype fp32");
   EXPECT_EQ(eval.code, 0) << eval.err;
@@ -416,11 +417,11 @@ TEST_F(Training, NumberFormatsTakeEffectAndMayChangeOnResume) {
 TEST_F(Training, ACheckpointOfAnotherModelIsRefusedWithTheDifference) {
   train("run", "--save-every 10");
   const Outcome outcome = run_program(options(
-      "other", "--n-embd 64 --resume " + app::checkpoint_directory(path("run"), 10).string()));
+      "other", "--n-embd 64 --resume " + trainer::checkpoint_directory(path("run"), 10).string()));
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("n_embd 32, not 64"));
   const Outcome extras = run_program(options(
-      "other", "--smear on --resume " + app::checkpoint_directory(path("run"), 10).string()));
+      "other", "--smear on --resume " + trainer::checkpoint_directory(path("run"), 10).string()));
   EXPECT_EQ(extras.code, 2);
   EXPECT_THAT(extras.err, HasSubstr("smear false, not true"));
 }

@@ -1,4 +1,4 @@
-// What scripts/watch_wandb.py hands to W&B, whose place a few lines of Python take.
+// Checks what scripts/watch_wandb.py passes to W&B, with a few lines of Python in its place.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// Writes its calls as lines of JSON; with KILL_AT ends like a killed process at that call of log.
+// Writes its calls as lines of JSON; with KILL_AT exits like a killed process at that call of log.
 constexpr const char* kStandIn = R"py(
 import json, os
 logged = 0
@@ -66,7 +66,7 @@ class WatchWandb : public Training {
                              fmt::format("PYTHONPATH={} CALLS={} {}", path("modules").string(),
                                          calls_.string(), environment));
   }
-  // Values of the calls of this kind, since the start or the last forget().
+  // Values of the calls of this kind since the start or the last forget().
   [[nodiscard]] std::vector<json> calls(const std::string& what) const {
     std::vector<json> out;
     if (!fs::exists(calls_)) return out;
@@ -76,7 +76,7 @@ class WatchWandb : public Training {
     return out;
   }
   void forget() const { fs::remove(calls_); }
-  // How often each step was logged with the key.
+  // Number of times that each step was logged with the key.
   [[nodiscard]] std::map<int, int> steps(const std::string& key) const {
     std::map<int, int> out;
     for (const json& values : calls("log"))
@@ -137,11 +137,11 @@ TEST_F(WatchWandb, LogsEveryNumberOnceAndGoesOnWhereItEnded) {
                                    " is mirrored to trials: give that, or remove"));
 }
 
-// The second attempt repeats steps that were logged.
+// The second attempt repeats steps already logged.
 TEST_F(WatchWandb, AResumedRunLogsNoStepTwice) {
   train("run", "--save-every 5");
   watch("run");
-  for (const app::FoundCheckpoint& found : app::find_checkpoints(path("run")))
+  for (const trainer::FoundCheckpoint& found : trainer::find_checkpoints(path("run")))
     if (found.step > 10) fs::remove_all(found.path);
   train("run", "--num-iterations 24 --resume auto");
   watch("run");
@@ -161,7 +161,7 @@ TEST_F(WatchWandb, FollowsARunToItsEnd) {
   expect_each_once("run");
 }
 
-// As a resumed training does: under its lock, a log of the same length takes the other's place.
+// As a resumed run does under its lock, another log of the same length replaces the file.
 TEST_F(WatchWandb, FollowsALogThatIsReplaced) {
   const auto line = [](int step) {
     return fmt::format(R"({{"kind":"train","step":{},"loss":2.5,"mfu":null}})", step) + "\n";
@@ -190,7 +190,7 @@ TEST_F(WatchWandb, KilledItLogsNoStepTwice) {
   EXPECT_EQ(watch("run", "", "KILL_AT=8").code, 9);
   EXPECT_THAT(calls("log"), SizeIs(7));
   EXPECT_EQ(watch("run").code, 0);
-  // The one at which it was killed is missing.
+  // The call at which it was killed is missing.
   EXPECT_THAT(calls("log"), SizeIs(42));
   for (const char* const key : {"train/loss", "update/wte_rms", "eval/val_loss"})
     for (const auto& [step, times] : steps(key))

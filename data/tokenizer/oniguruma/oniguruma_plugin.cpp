@@ -24,30 +24,31 @@ std::string message_of(int code, OnigErrorInfo* info) {
   return message;
 }
 
-// What has to follow a class or property of Debian 12's Oniguruma (6.9.8, of Unicode 14) to make it
-// that of tokenizers' (6.9.10 and newer, of Unicode 16), for characters that both know.
-struct Newer {
+// Text to append to a class or property of Debian 12's Oniguruma (6.9.8, Unicode 14) to make it
+// equal that of the tokenizers' version (6.9.10 and newer, Unicode 16), for characters that both
+// know.
+struct VersionFix {
   std::string_view names;
   std::string_view characters;
   bool is_posix = true, is_property = true;  // [:name:], \p{name}
 };
-constexpr std::array kNewer = {
-    Newer{" alnum alpha alphabetic ",
-          R"(\x{363}-\x{36F}\x{C04}\x{F82}-\x{F83}\x{1DD3}-\x{1DE6}\x{11080}-\x{11081})"},
-    Newer{" lower lowercase ", R"(\x{10FC}\x{A7F2}-\x{A7F4}\x{AB69})"},
-    Newer{" punct ", R"(\p{S})", true, false},
-    Newer{" word ", R"(\x{B2}-\x{B3}\x{B9}\x{BC}-\x{BE})", false, true},
-    Newer{" mc spacingmark ", R"(\x{1171E})"},
-    Newer{" mn nonspacingmark ", R"(&&[^\x{1171E}])"},
+constexpr std::array kVersionFixes = {
+    VersionFix{" alnum alpha alphabetic ",
+               R"(\x{363}-\x{36F}\x{C04}\x{F82}-\x{F83}\x{1DD3}-\x{1DE6}\x{11080}-\x{11081})"},
+    VersionFix{" lower lowercase ", R"(\x{10FC}\x{A7F2}-\x{A7F4}\x{AB69})"},
+    VersionFix{" punct ", R"(\p{S})", true, false},
+    VersionFix{" word ", R"(\x{B2}-\x{B3}\x{B9}\x{BC}-\x{BE})", false, true},
+    VersionFix{" mc spacingmark ", R"(\x{1171E})"},
+    VersionFix{" mn nonspacingmark ", R"(&&[^\x{1171E}])"},
 };
-// Properties that changed by more.
-constexpr std::string_view kChanged =
+// Properties that differ too much between these versions to be fixed; they are refused.
+constexpr std::string_view kChangedProperties =
     " cased caseignorable ci diacritic dia extender ext graphemebase grbase graphemeextend grext "
     "idcontinue idc otheralphabetic oalpha sentenceterminal sterm terminalpunctuation term "
     "xidcontinue xidc ";
 
-// ' name ', as the lists have it.
-std::string listed(std::string_view name) {
+// The name in the form of the lists: ' name '.
+std::string list_entry(std::string_view name) {
   std::string out = " ";
   for (const char c : name)
     if (c != ' ' && c != '_' && c != '-')
@@ -55,18 +56,18 @@ std::string listed(std::string_view name) {
   return out + ' ';
 }
 
-std::string_view newer_characters(const std::string& listed, bool is_property) {
-  for (const Newer& each : kNewer)
+std::string_view characters_to_add(const std::string& list_entry, bool is_property) {
+  for (const VersionFix& each : kVersionFixes)
     if ((is_property ? each.is_property : each.is_posix) &&
-        each.names.find(listed) != std::string_view::npos)
+        each.names.find(list_entry) != std::string_view::npos)
       return each.characters;
   return {};
 }
 
-// The pattern, with classes that are those of the newer version; or `error`.
-std::string as_in_newer(std::string_view pattern, std::string& error) {
+// The pattern with its classes adapted to the newer version; or sets `error`.
+std::string adapt_to_newer(std::string_view pattern, std::string& error) {
   std::string out;
-  int depth = 0;  // of brackets
+  int depth = 0;  // of nested brackets
   for (std::size_t at = 0; at < pattern.size();) {
     const std::string_view rest = pattern.substr(at);
     const bool is_property = rest.starts_with("\\p{") || rest.starts_with("\\P{");
@@ -78,10 +79,10 @@ std::string as_in_newer(std::string_view pattern, std::string& error) {
       std::string_view name = rest.substr(begin, std::max(end, begin) - begin);
       const bool has_caret = name.starts_with('^');
       if (has_caret) name.remove_prefix(1);
-      const std::string names = listed(name);
-      if (is_property && kChanged.find(names) != std::string_view::npos)
+      const std::string names = list_entry(name);
+      if (is_property && kChangedProperties.find(names) != std::string_view::npos)
         error.assign("the property '").append(name) += "' is not the same in all its versions";
-      if (const std::string_view more = newer_characters(names, is_property); !more.empty()) {
+      if (const std::string_view more = characters_to_add(names, is_property); !more.empty()) {
         out += (is_property && rest[1] == 'P') != has_caret ? "[^" : "[";
         out += is_property ? "\\p{" : "[:";
         out.append(name).append(is_property ? "}" : ":]").append(more) += ']';
@@ -92,7 +93,7 @@ std::string as_in_newer(std::string_view pattern, std::string& error) {
     } else if (rest.front() == '[') {
       ++depth;
       if (rest.starts_with("[^")) size = 2;
-      if (rest.substr(size).starts_with(']')) ++size;  // as a character
+      if (rest.substr(size).starts_with(']')) ++size;  // ']' as a character
     } else if (rest.front() == ']' && depth > 0) {
       --depth;
     }
@@ -102,7 +103,7 @@ std::string as_in_newer(std::string_view pattern, std::string& error) {
   return out;
 }
 
-struct Freed {
+struct Deleter {
   void operator()(OnigRegex regex) const { onig_free(regex); }
   void operator()(OnigRegion* region) const { onig_region_free(region, 1); }
 };
@@ -111,7 +112,7 @@ class Plugin final : public OnigurumaPattern {
  public:
   std::string compile(std::string_view text) {
     std::string error;
-    const std::string pattern = as_in_newer(text, error);
+    const std::string pattern = adapt_to_newer(text, error);
     if (!error.empty()) return error;
     static const int is_initialised = [] {
       OnigEncoding utf8 = ONIG_ENCODING_UTF8;
@@ -128,17 +129,17 @@ class Plugin final : public OnigurumaPattern {
     return {};
   }
 
-  // As find_iter() of the Rust crate onig, which tokenizers call: a match of nothing counts,
-  // but not where another one ends.
+  // Like find_iter() of the Rust crate onig, which tokenizers call: an empty match counts, except
+  // directly after the previous match.
   std::string each_match(
       std::string_view text,
       const std::function<void(std::size_t begin, std::size_t end)>& match) const override {
     if (text.size() > std::numeric_limits<int>::max()) return "it is longer than 2 GiB";
-    const std::unique_ptr<OnigRegion, Freed> region(onig_region_new());
+    const std::unique_ptr<OnigRegion, Deleter> region(onig_region_new());
     if (region == nullptr) return "no memory";
     const UChar* const all = bytes_of(text);
     constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
-    std::size_t last = kNone;  // the end of the match before
+    std::size_t last = kNone;  // the end of the previous match
     for (std::size_t from = 0; from <= text.size();) {
       const int found = onig_search(regex_.get(), all, all + text.size(), all + from,
                                     all + text.size(), region.get(), ONIG_OPTION_NONE);
@@ -158,7 +159,7 @@ class Plugin final : public OnigurumaPattern {
   }
 
  private:
-  std::unique_ptr<OnigRegexType, Freed> regex_;
+  std::unique_ptr<OnigRegexType, Deleter> regex_;
 };
 
 }  // namespace

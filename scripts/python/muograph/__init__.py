@@ -1,4 +1,4 @@
-"""The Python package of muograph: `muograph` on PATH is main(), which becomes the program in bin/."""
+"""The Python package of muograph: the command `muograph` runs main(), which executes the program in bin/."""
 import os
 import pathlib
 import sys

@@ -9,10 +9,9 @@ namespace muo::cuda {
 namespace {
 
 // Element-wise (commit_loop.h); parameters of one bucket are contiguous, so one launch serves all
-// tensors of a group. fp32 moments: 16 bytes per element, those of the gradient and those of the
-// master; bf16: 8. Six or eight loads of 16 bytes per thread are on their way at once: bound by
-// bandwidth. Stochastic rounding adds some 10 integer operations per element, and 60 per thread for
-// its keys.
+// tensors of a group. Per element, moments take 16 bytes in fp32 and 8 in bf16, plus gradient and
+// master. Six or eight 16-byte loads per thread are in flight at once: bound by bandwidth.
+// Stochastic rounding adds some 10 integer operations per element, and 60 per thread for its keys.
 template <class T, class G, class Master, bool kStochastic>
 struct Adamw {
   Master master;

@@ -10,12 +10,12 @@
 namespace muo::cuda {
 namespace {
 
-using Key = unsigned long long;  // what a shuffle takes
+using Key = unsigned long long;  // a type that shuffles support
 
-constexpr int kMostThreads = 512;
+constexpr int kMaxThreads = 512;
 
-// A larger number has the larger key, of equal numbers the first; 0 is below that of every number.
-// Zeros are made positive, as they are equal.
+// Larger numbers have larger keys, and among equal numbers the first column has the largest. NaN
+// has key 0, below that of every number. Negative zero becomes positive, as zeros are equal.
 __device__ __forceinline__ Key key_of(float x, std::int64_t column) {
   if (isnan(x)) return 0;
   const std::uint32_t bits = __float_as_uint(x + 0.0F);
@@ -30,10 +30,10 @@ __device__ __forceinline__ Key warp_largest(Key x) {
   return x;
 }
 
-// A block has a row, a thread every blockDim.x-th access of it: reads sizeof(T) bytes per element,
-// bound by bandwidth.
+// One block per row; a thread takes every blockDim.x-th access of it. Reads sizeof(T) bytes per
+// element, bound by bandwidth.
 template <class T, int N>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMaxThreads)
     argmax_kernel(std::int32_t* y, const T* x, std::int64_t padded, std::int64_t vocab) {
   x += std::int64_t{blockIdx.x} * padded;
   Key most = 0;
@@ -54,7 +54,7 @@ void argmax(NativeStream stream, const ArgmaxArgs& args) {
   if (n == 0) return;
   dispatch_packs(args.x.dtype, padded, {args.x.data}, [&]<class T, int N>() {
     const std::int64_t threads =
-        std::min<std::int64_t>(ceil_div(ceil_div(args.vocab, N), kWarp) * kWarp, kMostThreads);
+        std::min<std::int64_t>(ceil_div(ceil_div(args.vocab, N), kWarp) * kWarp, kMaxThreads);
     launch(argmax_kernel<T, N>, blocks_for(n, 1), static_cast<unsigned>(threads), 0, stream,
            args.y.as<std::int32_t>(), args.x.as<T>(), padded, args.vocab);
   });

@@ -7,8 +7,7 @@
 #include "kernels/operation.h"
 #include "runtime/cuda/launch.h"
 
-// Which implementation computes attention is kernels/attention_choice.h's decision; here it is
-// asked for calls and for plans, and followed.
+// Calls the implementation that kernels/attention_choice.h chooses, for calls and for plans.
 namespace muo::cuda {
 namespace {
 
@@ -18,12 +17,13 @@ AttentionChoice choose(AttentionSize size, AttentionDirection direction,
                        const AttentionAlignment& alignment) {
   if (size.method.kernels == AttentionKernels::kAuto)
     size.method.kernels = attention_kernels_of_environment();
-  const auto choose = [&](const AskLibrary& library) {
+  const auto choose = [&](const LibraryQuery& library) {
     return choose_attention(size, direction, library, alignment,
-                            direction == AttentionDirection::kBackward && warpgroups_compute());
+                            direction == AttentionDirection::kBackward && has_warpgroup_products());
   };
-  const AttentionChoice first = choose(
-      [&] { return cudnn_attention_here(problem_of(size), direction, size.method.deterministic); });
+  const AttentionChoice first = choose([&] {
+    return cudnn_attention_support(problem_of(size), direction, size.method.deterministic);
+  });
   if (first.kernels != Kernels::kLibrary) return first;
   const std::string wrong = cudnn_attention_is_wrong(size, direction);
   return wrong.empty() ? first : choose([&] { return LibraryAttention{.why_not = wrong}; });
@@ -31,11 +31,11 @@ AttentionChoice choose(AttentionSize size, AttentionDirection direction,
 
 // Calls the kernels that are chosen for these arguments.
 template <class Args>
-void follow(NativeStream stream, const Args& args, AttentionDirection direction,
-            void (*library)(NativeStream, const Args&),
-            void (*warpgroups)(NativeStream, const std::type_identity_t<Args>&),
-            void (*tensor_cores)(NativeStream, const Args&),
-            void (*portable)(NativeStream, const Args&)) {
+void run_chosen(NativeStream stream, const Args& args, AttentionDirection direction,
+                void (*library)(NativeStream, const Args&),
+                void (*warpgroups)(NativeStream, const std::type_identity_t<Args>&),
+                void (*tensor_cores)(NativeStream, const Args&),
+                void (*portable)(NativeStream, const Args&)) {
   switch (choose(attention_size_of(args), direction, alignment_of(args)).kernels) {
     case Kernels::kLibrary:
       return library(stream, args);
@@ -49,13 +49,14 @@ void follow(NativeStream stream, const Args& args, AttentionDirection direction,
 }
 
 void attention(NativeStream stream, const AttentionArgs& args) {
-  follow(stream, args, AttentionDirection::kForward, &cudnn_attention, nullptr, &flash_attention,
-         &portable_attention);
+  run_chosen(stream, args, AttentionDirection::kForward, &cudnn_attention, nullptr,
+             &flash_attention, &portable_attention);
 }
 
 void attention_backward(NativeStream stream, const AttentionBackwardArgs& args) {
-  follow(stream, args, AttentionDirection::kBackward, &cudnn_attention_backward,
-         &warpgroup_attention_backward, &flash_attention_backward, &portable_attention_backward);
+  run_chosen(stream, args, AttentionDirection::kBackward, &cudnn_attention_backward,
+             &warpgroup_attention_backward, &flash_attention_backward,
+             &portable_attention_backward);
 }
 
 const KernelRegistration registration(&attention, &attention_backward);

@@ -21,24 +21,26 @@ namespace muo::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kPart = 1024;  // neighbouring elements that are compared together
+constexpr std::int64_t kPart = 1024;  // consecutive elements that are compared together
 
-// Root mean squares over a part: of the distance, as a share of the values, and beside it.
+// Bounds of the root mean square difference over a part: relative to the root mean square of the
+// values, plus absolute.
 struct Tolerance {
-  float share, beside;
+  float relative, absolute;
 };
-// Probabilities, gradients of scores and results are rounded to bf16, each by 2^-9 of itself at
-// most and independently: two ways of computing are apart by 0.0032 in the worst part of rows of
-// 2,048, a key more or less in a window of n keys makes sqrt(1/n). Gradients that cancel, as where
-// a query sees itself only, are the error of sums in fp32 of values below 1.
-constexpr Tolerance kOfBF16{.share = 0x1p-6F, .beside = 0x1p-20F};
-// A score's error; a key more or less in n is 1/n.
-constexpr Tolerance kOfLse{.share = 0.0F, .beside = 0x1p-12F};
+// Probabilities, gradients of scores and results are rounded to bf16, each by at most 2^-9 of
+// itself and independently: two implementations differ by 0.0032 in the worst part of rows of
+// 2,048, while one key more or less in a window of n keys makes sqrt(1/n). Gradients that cancel,
+// e.g. if a query sees itself only, are the rounding errors of fp32 sums of values below 1.
+constexpr Tolerance kOfBF16{.relative = 0x1p-6F, .absolute = 0x1p-20F};
+// The error of a score; one key more or less in n makes 1/n.
+constexpr Tolerance kOfLse{.relative = 0.0F, .absolute = 0x1p-12F};
 
-// Adds to *apart the parts in which x and y are farther from each other than that.
+// Adds to *mismatches the number of parts in which x and y differ by more than `tolerance`.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    compare_kernel(const T* x, const T* y, std::int64_t n, Tolerance most, std::uint32_t* apart) {
+    compare_kernel(const T* x, const T* y, std::int64_t n, Tolerance tolerance,
+                   std::uint32_t* mismatches) {
   const std::int64_t first = std::int64_t{blockIdx.x} * kPart;
   const std::int64_t end = blockIdx.x + 1 == gridDim.x ? n : first + kPart;
   float distance = 0.0F;
@@ -50,12 +52,12 @@ __global__ void __launch_bounds__(kThreads)
   }
   distance = block_sum(distance);
   square = block_sum(square);
-  const float allowed = most.share * most.share * square +
-                        most.beside * most.beside * static_cast<float>(end - first);
-  if (threadIdx.x == 0 && !(distance <= allowed)) atomicAdd(apart, 1U);
+  const float allowed = tolerance.relative * tolerance.relative * square +
+                        tolerance.absolute * tolerance.absolute * static_cast<float>(end - first);
+  if (threadIdx.x == 0 && !(distance <= allowed)) atomicAdd(mismatches, 1U);
 }
 
-// What cuDNN looks up of a stream.
+// The stream context that cudnn_attention looks up, for a temporary stream.
 class Context {
  public:
   explicit Context(NativeStream stream) : stream_(stream) {
@@ -64,7 +66,7 @@ class Context {
     add_stream_context(stream, {.device = device});
   }
   ~Context() {
-    static_cast<void>(cudaStreamSynchronize(stream_));  // what is enqueued reads memory that goes
+    static_cast<void>(cudaStreamSynchronize(stream_));  // pending work uses memory to be freed
     remove_stream_context(stream_);
   }
   Context(const Context&) = delete;
@@ -74,7 +76,7 @@ class Context {
   NativeStream stream_;
 };
 
-// Empty if there is not so much.
+// Allocates `bytes`; empty if so much is not free.
 DeviceMemory memory_of(std::int64_t bytes) {
   void* data = nullptr;
   const cudaError_t error = cudaMalloc(&data, static_cast<std::size_t>(bytes));
@@ -83,7 +85,7 @@ DeviceMemory memory_of(std::int64_t bytes) {
   return DeviceMemory(data);
 }
 
-// Tensors one behind the other, first counted, then there.
+// Lays out tensors one after the other. With a null `begin` it only counts their bytes.
 class Layout {
  public:
   explicit Layout(void* begin) : begin_(static_cast<std::byte*>(begin)) {}
@@ -100,9 +102,9 @@ class Layout {
   std::int64_t bytes_ = 0;
 };
 
-// The same calls for own kernels and for cuDNN's, into other tensors.
+// The same call for own kernels and for cuDNN's, with different outputs.
 struct Calls {
-  Tensor apart;
+  Tensor mismatches;
   AttentionArgs own, cudnn;
   AttentionBackwardArgs own_gradients, cudnn_gradients;
 
@@ -110,7 +112,7 @@ struct Calls {
         Layout& layout) {
     const Shape queries{s.b, s.t, s.heads, s.h};
     const Shape keys{s.b, s.t, s.kv_heads, s.h};
-    apart = layout.take({1}, DType::kI32);
+    mismatches = layout.take({1}, DType::kI32);
     own = {.out = layout.take(queries),
            .lse = layout.take({s.b, s.heads, s.t}, DType::kF32),
            .q = layout.take(queries),
@@ -147,7 +149,8 @@ struct Calls {
   }
 };
 
-// So that a comparison takes some tenths of a second: fewer rows, then shorter ones.
+// Reduces the number of rows, then their length, so that a comparison takes some tenths of a
+// second.
 AttentionSize affordable(AttentionSize size) {
   const auto flops = [&] {
     return 4 * size.b * size.heads * size.h * size.t * (std::min(size.t - 1, size.window) + 1);
@@ -163,7 +166,7 @@ std::string compare(const AttentionSize& asked, AttentionDirection direction) {
   const bool backward = direction == AttentionDirection::kBackward;
   const AttentionSize size = affordable(asked);
   const LibraryAttention library =
-      cudnn_attention_here(problem_of(size), direction, size.method.deterministic);
+      cudnn_attention_support(problem_of(size), direction, size.method.deterministic);
   if (!library.why_not.empty()) return library.why_not;
 
   Layout counted(nullptr);
@@ -179,26 +182,26 @@ std::string compare(const AttentionSize& asked, AttentionDirection direction) {
   const OwnStream own = make_own_stream();
   const NativeStream stream = own.get();
   const Context context(stream);
-  MUO_CUDA_CHECK(  // NaN, where a kernel leaves results out
+  MUO_CUDA_CHECK(  // results that a kernel does not write stay NaN
       cudaMemsetAsync(memory.get(), 0xFF, static_cast<std::size_t>(counted.bytes()), stream));
   Layout there(memory.get());
   const Calls calls(size, direction, library.workspace, there);
   const auto values = [&](const Tensor& x, std::uint32_t seed, float step = 1.0F / 256.0F) {
     fill(stream, x.as<BF16>(), x.numel(), seed, step);
   };
-  // Scores have a standard deviation of 1; elements of k have that of 1 / sqrt(12).
+  // Gives scores a standard deviation of 1; that of k's elements is 1 / sqrt(12).
   const float spread = std::fabs(size.scale) * std::sqrt(static_cast<float>(size.h)) / 12.0F;
   values(calls.own.q, 1, (spread > 0.0F ? 1.0F / spread : 1.0F) / 256.0F);
   values(calls.own.k, 2);
   values(calls.own.v, 3);
-  MUO_CUDA_CHECK(cudaMemsetAsync(calls.apart.data, 0, sizeof(std::uint32_t), stream));
+  MUO_CUDA_CHECK(cudaMemsetAsync(calls.mismatches.data, 0, sizeof(std::uint32_t), stream));
   std::int64_t parts = 0;
-  const auto count = [&](const Tensor& x, const Tensor& y, Tolerance most) {
+  const auto count = [&](const Tensor& x, const Tensor& y, Tolerance tolerance) {
     const std::int64_t blocks = std::max<std::int64_t>(1, x.numel() / kPart);
     dispatch(x.dtype, [&]<class T>() {
       launch(compare_kernel<T>, static_cast<unsigned>(blocks), kThreads, 0, stream,
-             static_cast<const T*>(x.as<T>()), static_cast<const T*>(y.as<T>()), x.numel(), most,
-             reinterpret_cast<std::uint32_t*>(calls.apart.data));
+             static_cast<const T*>(x.as<T>()), static_cast<const T*>(y.as<T>()), x.numel(),
+             tolerance, reinterpret_cast<std::uint32_t*>(calls.mismatches.data));
     });
     parts += blocks;
   };
@@ -216,15 +219,16 @@ std::string compare(const AttentionSize& asked, AttentionDirection direction) {
     count(calls.cudnn.out, calls.own.out, kOfBF16);
     count(calls.cudnn.lse, calls.own.lse, kOfLse);
   }
-  std::uint32_t apart = 0;
-  MUO_CUDA_CHECK(
-      cudaMemcpyAsync(&apart, calls.apart.data, sizeof(apart), cudaMemcpyDeviceToHost, stream));
+  std::uint32_t mismatches = 0;
+  MUO_CUDA_CHECK(cudaMemcpyAsync(&mismatches, calls.mismatches.data, sizeof(mismatches),
+                                 cudaMemcpyDeviceToHost, stream));
   MUO_CUDA_CHECK(cudaStreamSynchronize(stream));
-  return apart == 0
+  return mismatches == 0
              ? ""
              : concat("cuDNN's ", backward && size.method.deterministic ? "deterministic " : "",
                       "attention", backward ? " gradient" : "",
-                      " differs from the portable kernels' in ", apart, " of ", parts, " parts");
+                      " differs from the portable kernels' in ", mismatches, " of ", parts,
+                      " parts");
 }
 
 }  // namespace

@@ -16,9 +16,9 @@ __global__ void agree_commit_kernel(StepScalars* scalars, LossStatistics* statis
 constexpr int kThreads = 256;
 constexpr int kPerThread = 8;
 
-// By strides of the grid. Where `squares` says that all is well, as it nearly always does, bound by
-// the latency of a launch; else sizeof(T) bytes per element. What is found is a positive fp64,
-// whose bits are in the order of its value: the maximum is the same in whatever order threads come.
+// Grid-stride. If `squares` fits into fp32, as it nearly always does, bound by the latency of a
+// launch; else it reads sizeof(T) bytes per element. `found` is a positive fp64, whose bits order
+// as its value does, so the maximum does not depend on the order of threads.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     note_nonfinite_kernel(double* found, const T* x, const double* squares, std::int64_t count,

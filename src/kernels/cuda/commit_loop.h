@@ -12,7 +12,7 @@ namespace muo::cuda {
 
 inline constexpr int kCommitThreads = static_cast<int>(kCommitPart) / kWidth<BF16>;
 
-// What a thread has seen of a part.
+// A thread's sums of squares over its elements of a part.
 struct ThreadSquares {
   double sums[kUpdateSquares] = {};
 
@@ -24,8 +24,9 @@ struct ThreadSquares {
   }
 };
 
-// Over the threads of a block, in fixed order, to out[kUpdateSquares].
-__device__ __forceinline__ void leave_squares(double* out, const ThreadSquares& mine) {
+// out[kUpdateSquares] <- the sums over the threads of a block, in a fixed order. The whole block
+// calls it.
+__device__ __forceinline__ void write_squares(double* out, const ThreadSquares& mine) {
   constexpr int kWarps = kCommitThreads / 32;
   __shared__ double of_warps[kUpdateSquares][kWarps];
 #pragma unroll
@@ -41,11 +42,12 @@ __device__ __forceinline__ void leave_squares(double* out, const ThreadSquares& 
   out[threadIdx.x] = total;
 }
 
-// Commits: element-wise, block (p, q) takes part p of piece q of `piece` elements each. `Body` has
-//   load<N>(i) -> what is read for elements [i, i + N);
-//   finish<N>(i, that, squares): the rest; `squares.add` for each weight that it changes.
-// With N = 8 every thread has one pack, whose loads are on their way together; with N = 1 it has
-// eight elements, one after the other, in registers that ptxas left to itself would spill.
+// The loop of commits, element-wise: block (p, q) takes part p of piece q of `piece` elements.
+// `Body` has
+//   load<N>(i) -> the inputs of elements [i, i + N);
+//   finish<N>(i, inputs, squares): computes and stores them; `squares.add` for each weight.
+// With N = 8 every thread has one pack, whose loads are in flight together; with N = 1 it has eight
+// elements, one after the other, and bounds the registers, as ptxas would spill otherwise.
 template <int N, class Body>
 __global__ void __launch_bounds__(kCommitThreads, N == 1 ? 4 : 0)
     commit_kernel(Body body, std::int64_t piece, double* squares) {
@@ -58,16 +60,16 @@ __global__ void __launch_bounds__(kCommitThreads, N == 1 ? 4 : 0)
   for (; i + N <= end; i += kCommitThreads * N)
     body.template finish<N>(base + i, body.template load<N>(base + i), sums);
   if constexpr (N > 1) {
-    for (; i < end; ++i)  // of one thread, in a last part
+    for (; i < end; ++i)  // the remainder of the last part, in one thread
       body.template finish<1>(base + i, body.template load<1>(base + i), sums);
   }
   if (squares != nullptr)
-    leave_squares(squares + (std::int64_t{blockIdx.y} * gridDim.x + blockIdx.x) * kUpdateSquares,
+    write_squares(squares + (std::int64_t{blockIdx.y} * gridDim.x + blockIdx.x) * kUpdateSquares,
                   sums);
 }
 
-// `squares`: (pieces, parts, 3), or absent. The body's tensors of `n` elements begin at
-// `addresses`; null: not given.
+// `squares`: (pieces, parts, 3), or absent. `addresses`: of the body's tensors of `n` elements;
+// null for absent ones.
 template <class Body>
 void launch_commit(NativeStream stream, const Body& body, std::int64_t n, const Tensor& squares,
                    std::initializer_list<const void*> addresses) {

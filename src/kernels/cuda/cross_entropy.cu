@@ -15,14 +15,14 @@ namespace {
 
 MUO_SHARED_MEMORY
 
-constexpr int kMostThreads = 512;
-constexpr int kPack = kWidth<BF16>;  // columns that a thread takes at once, whatever the type
-constexpr int kHeld = 8;             // packs that a thread keeps in registers: of 32768 columns
-constexpr int kMostRows = 16;  // of a block: its first read is waited for; few, for an even load
+constexpr int kMaxThreads = 512;
+constexpr int kPack = kWidth<BF16>;  // columns that a thread processes at once, for every type
+constexpr int kHeld = 8;             // packs that a thread keeps in registers: 32768 columns
+constexpr int kMaxRows = 16;         // per block: many hide its first read, few balance the load
 
-// No capped value is above the cap, so up to here the cap serves as the shift of the exponentials,
-// and exp(-2 cap) is still a normal number. Above, the largest value is looked for.
-constexpr float kLargestBound = 43.0F;
+// Up to this softcap the cap itself is the softmax' shift: no value exceeds it, and exp(-2 cap) is
+// still a normal number. With a larger one the shift is the largest value.
+constexpr float kMaxCapShift = 43.0F;
 
 constexpr float kLog2e = 1.44269504F;
 
@@ -32,10 +32,10 @@ struct Problem {
   int n, vocab, padded;
   float softcap, gradient_scale;
   bool write_gradient;
-  int each = 0, more = 0;  // a block has `each` rows, the first `more` one more
+  int each = 0, more = 0;  // a block has `each` rows, the first `more` blocks one more
 };
 
-// kPack neighbouring elements as they lie in memory, in accesses of 16 bytes.
+// kPack consecutive elements in their storage format, in accesses of 16 bytes.
 template <class T>
 struct RawPack {
   static constexpr int kPieces = kPack / kWidth<T>;
@@ -63,7 +63,7 @@ __device__ __forceinline__ Pack<kPack> widen(const RawPack<float>& raw) {
   return out;
 }
 
-// kAligned: rows can be read 16 bytes at a time. What lies beyond the row's end is anything.
+// kAligned: rows can be read 16 bytes at a time. Elements beyond the row's end are unspecified.
 template <bool kAligned, class T>
 __device__ __forceinline__ Pack<kPack> load_pack(const T* row, int column, int padded) {
   if constexpr (kAligned) {
@@ -93,14 +93,14 @@ __device__ __forceinline__ float exp_of_difference(float a, float b) {
   return exp2_approximate((a - b) * kLog2e);
 }
 
-// Softmaxes: what is the same for all rows; a Row is what a thread, and after finish(), which the
-// whole block calls, every thread, knows of one. add() takes logits, the first `count` of them if
-// not kWhole, and returns what the gradient is made of: the value that is kept.
+// Softmax classes hold constants common to all rows. A Row is a thread's partial result for one
+// row; finish(), which the whole block calls, replaces it with the block's result. add() takes
+// logits (only the first `count` unless kWhole), and returns the values to keep, from which
+// gradient() computes the gradient.
 
-// 0 < cap <= kLargestBound. With r = 1 / (1 + exp(2 x / cap)), tanh(x / cap) = 1 - 2 r, so
-// z - cap = -2 cap r and 1 - (z / cap)^2 = 4 (r - r^2): an exponential, a reciprocal and an
-// exponential per logit. The gradient is the kept exp(z - cap) (r - r^2), times a number of the
-// row.
+// 0 < cap <= kMaxCapShift. With r = 1 / (1 + exp(2 x / cap)), tanh(x / cap) = 1 - 2 r, so
+// z - cap = -2 cap r and 1 - (z / cap)^2 = 4 (r - r^2): two exponentials and a reciprocal per
+// logit. The gradient is the kept exp(z - cap) (r - r^2), times a factor of the row.
 struct BoundedSoftmax {
   struct Row {
     float sum = 0.0F;
@@ -146,11 +146,11 @@ struct BoundedSoftmax {
   }
 };
 
-// Any cap or none (0). z is kept; the shift is the largest z so far, and what was summed is scaled
-// down when a larger one comes.
+// Any cap or none (0). z is kept; the shift is the largest z so far, and the sum is scaled down
+// when a larger one occurs.
 struct OnlineSoftmax {
   struct Row {
-    float most = -FLT_MAX;  // not -infinity, as differences of two are taken
+    float most = -FLT_MAX;  // not -infinity, as two of these are subtracted
     float sum = 0.0F;
     float scale = 0.0F;
   };
@@ -185,20 +185,20 @@ struct OnlineSoftmax {
       row.sum += exp_of_difference(x.v[j], row.most);
     return x;
   }
-  // Maximum and sum at once: two barriers.
+  // Reduces maximum and sum together, with two barriers.
   __device__ __forceinline__ void finish(Row& row) const {
-    __shared__ float most_of_warps[32];
+    __shared__ float max_of_warps[32];
     __shared__ double sum_of_warps[32];
     const unsigned lane = threadIdx.x % 32;
     const bool one = lane < blockDim.x / 32;
     float most = warp_max(row.most);
     double sum = warp_sum(static_cast<double>(row.sum * exp_of_difference(row.most, most)));
     if (lane == 0) {
-      most_of_warps[threadIdx.x / 32] = most;
+      max_of_warps[threadIdx.x / 32] = most;
       sum_of_warps[threadIdx.x / 32] = sum;
     }
     __syncthreads();
-    most = one ? most_of_warps[lane] : -FLT_MAX;
+    most = one ? max_of_warps[lane] : -FLT_MAX;
     sum = one ? sum_of_warps[lane] : 0.0;
     row.most = warp_max(most);
     row.sum =
@@ -228,12 +228,12 @@ __device__ __forceinline__ Pack<kPack> add_pack(const Softmax& softmax, typename
                                  : softmax.template add<false>(row, logits, vocab - column);
 }
 
-// A row's numbers from which its gradient follows.
+// A row's results, from which its gradient is computed.
 template <class Softmax>
 struct Summed {
   typename Softmax::Row row;
   int target;
-  float at_target;  // the gradient there
+  float at_target;  // gradient at the target
 };
 
 // The whole block calls it, before any of it writes the row.
@@ -269,9 +269,9 @@ __device__ __forceinline__ void put_gradient(T* row, int column, Pack<kPack> kep
     row[summed.target] = from_float<T>(summed.at_target);
 }
 
-// Of a row whose target is -1.
+// Writes loss and gradient of a row whose target is -1.
 template <bool kAligned, class T>
-__device__ __forceinline__ void put_nothing(T* row, float& loss, const Problem& p) {
+__device__ __forceinline__ void write_ignored_row(T* row, float& loss, const Problem& p) {
   if (threadIdx.x == 0) loss = 0.0F;
   if (!p.write_gradient) return;
   for (int column = static_cast<int>(threadIdx.x) * kPack; column < p.padded;
@@ -279,33 +279,33 @@ __device__ __forceinline__ void put_nothing(T* row, float& loss, const Problem& 
     store_pack<kAligned>(row, column, Pack<kPack>{}, p.padded);
 }
 
-// One block takes up to kMostRows neighbouring rows, one after the other; a thread takes every
+// One block processes up to kMaxRows consecutive rows, one after the other; a thread takes every
 // blockDim.x-th pack of a row. A row is read once and written once: 2 sizeof(T) bytes per element.
-// What is kept for its gradient stays in registers, of packs from kHeld on in shared memory. Where
-// a thread has read a pack from shared memory, the same pack of the next row is sent for at once,
-// so that reads go on while a row's sums meet at the barriers; only that thread reads it, so no
-// barrier is needed for it. And a row's gradient is written pack by pack as the next row's logits
-// are taken, so that stores run beside the special function unit. Of its operations, 16 a clock, a
-// logit takes three with a cap, else two: on an H100, two thirds of the time that bf16 takes to
-// come and go, so this is bound by bandwidth.
+// The values kept for its gradient stay in registers, those of packs from kHeld on in shared
+// memory. When a thread has read a pack from shared memory, it starts the copy of the same pack of
+// the next row, so that reads continue while a row's sums are reduced; only that thread reads the
+// pack, so this needs no barrier. A row's gradient is written pack by pack while the next row's
+// logits are processed, so that stores overlap with the special function unit. That unit does 16
+// operations per clock, and a logit takes three with a cap, else two: on an H100, two thirds of the
+// time of reading and writing bf16, so the kernel is bound by bandwidth.
 template <class T, class Softmax>
-__global__ void __launch_bounds__(kMostThreads, 1)
+__global__ void __launch_bounds__(kMaxThreads, 1)
     cross_entropy_kernel(T* logits, const Problem p, const Softmax softmax) {
   using Raw = RawPack<T>;
   const int threads = static_cast<int>(blockDim.x);
   const int first = static_cast<int>(threadIdx.x) * kPack;
-  const int packs = (p.padded + threads * kPack - 1) / (threads * kPack);  // of a thread
-  uint4* const slots = shared_memory<uint4>() + threadIdx.x;               // nobody else's
+  const int packs = (p.padded + threads * kPack - 1) / (threads * kPack);  // per thread
+  uint4* const slots = shared_memory<uint4>() + threadIdx.x;  // used by this thread only
   auto* const kept = reinterpret_cast<float4*>(slots + packs * Raw::kPieces * threads);
   const int block = static_cast<int>(blockIdx.x);
   const int begin = block * p.each + min(block, p.more);
   const int end = begin + p.each + (block < p.more ? 1 : 0);
 
   const auto row_at = [&](int row) { return logits + std::int64_t{row} * p.padded; };
-  // The next row that counts, from `row` on; those before it are finished here.
+  // The first row from `row` on that has a target; finishes the rows before it.
   const auto skip = [&](int row) {
     for (; row < end && p.targets[row] == -1; ++row)
-      put_nothing<true>(row_at(row), p.losses[row], p);
+      write_ignored_row<true>(row_at(row), p.losses[row], p);
     return row;
   };
   const auto fetch = [&](int row, int column, int k) {
@@ -333,7 +333,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
       if (unwritten >= 0 && column < p.padded)
         put_gradient<true>(row_at(unwritten), column, values, softmax, summed, p);
       if (row < end && column < p.vocab) {
-        copy_async_wait<kHeld - 1>();  // a row has kHeld groups at least
+        copy_async_wait<kHeld - 1>();  // a row has at least kHeld groups
         Raw raw;
 #pragma unroll
         for (int i = 0; i < Raw::kPieces; ++i)
@@ -355,23 +355,23 @@ __global__ void __launch_bounds__(kMostThreads, 1)
       at[0] = make_float4(values.v[0], values.v[1], values.v[2], values.v[3]);
       at[threads] = make_float4(values.v[4], values.v[5], values.v[6], values.v[7]);
     }
-    if (row >= end) return;  // its gradients were left, and are written
+    if (row >= end) return;  // this turn only wrote the last row's gradients
     summed = finish_row(softmax, sums, row_at(row), row, p);
     if (p.write_gradient) unwritten = row;
     row = next;
   }
 }
 
-// Rows of odd lengths or addresses, and those of which shared memory does not hold enough: a block
-// each. They are read twice, and their values computed twice.
+// For rows with unaligned lengths or addresses, and those for which shared memory is too small: one
+// block per row. Rows are read twice, and their values computed twice.
 template <class T, class Softmax, bool kAligned>
-__global__ void __launch_bounds__(kMostThreads, 2)
+__global__ void __launch_bounds__(kMaxThreads, 2)
     cross_entropy_twice_kernel(T* logits, const Problem p, const Softmax softmax) {
   const int first = static_cast<int>(threadIdx.x) * kPack;
   const int stride = static_cast<int>(blockDim.x) * kPack;
   const std::int64_t row = blockIdx.x;
   T* const x = logits + row * p.padded;
-  if (p.targets[row] == -1) return put_nothing<kAligned>(x, p.losses[row], p);
+  if (p.targets[row] == -1) return write_ignored_row<kAligned>(x, p.losses[row], p);
   const auto take = [&](typename Softmax::Row& sums, int column) {
     return add_pack(softmax, sums, load_pack<kAligned>(x, column, p.padded), column, p.vocab);
   };
@@ -386,19 +386,20 @@ __global__ void __launch_bounds__(kMostThreads, 2)
   }
 }
 
-// As many blocks as keep all multiprocessors busy equally long, with kMostRows each at most.
+// The number of blocks that balances the load of all multiprocessors, with at most kMaxRows rows
+// per block.
 unsigned blocks_of_rows(NativeStream stream, int n) {
   int multiprocessors = 0;
   MUO_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
                                         context_of(stream).device));
-  const std::int64_t rounds = ceil_div(n, std::int64_t{multiprocessors} * kMostRows);
+  const std::int64_t rounds = ceil_div(n, std::int64_t{multiprocessors} * kMaxRows);
   return blocks_for(std::min<std::int64_t>(n, rounds * multiprocessors), 1);
 }
 
 template <class T, class Softmax>
 void launch_cross_entropy(NativeStream stream, T* logits, Problem p) {
   const std::int64_t packs = ceil_div(p.padded, kPack);
-  const std::int64_t threads = std::min<std::int64_t>(ceil_div(packs, kWarp) * kWarp, kMostThreads);
+  const std::int64_t threads = std::min<std::int64_t>(ceil_div(packs, kWarp) * kWarp, kMaxThreads);
   const std::int64_t each = ceil_div(packs, threads);
   const std::int64_t in_shared = std::max<std::int64_t>(each - kHeld, 0);
   const std::int64_t bytes =
@@ -409,7 +410,7 @@ void launch_cross_entropy(NativeStream stream, T* logits, Problem p) {
     launch(kernel, blocks, static_cast<unsigned>(threads), static_cast<std::size_t>(shared), stream,
            logits, p, Softmax(p));
   };
-  if (aligned && bytes <= most_shared_bytes(once)) {
+  if (aligned && bytes <= max_shared_bytes(once)) {
     const unsigned blocks = blocks_of_rows(stream, p.n);
     p.each = p.n / static_cast<int>(blocks);
     p.more = p.n % static_cast<int>(blocks);
@@ -425,7 +426,7 @@ void cross_entropy(NativeStream stream, const CrossEntropyArgs& args) {
   const std::int64_t padded = args.logits.shape[1];
   const std::int64_t n = args.logits.shape[0];
   if (n == 0) return;
-  MUO_CHECK(n <= INT32_MAX, "cross_entropy: ", n, " rows are too many at once");
+  MUO_CHECK(n <= INT32_MAX, "cross_entropy: ", n, " rows, expected at most ", INT32_MAX);
   const Problem p{.losses = args.losses.as<float>(),
                   .targets = args.targets.as<std::int32_t>(),
                   .n = static_cast<int>(n),
@@ -435,15 +436,15 @@ void cross_entropy(NativeStream stream, const CrossEntropyArgs& args) {
                   .gradient_scale = args.gradient_scale,
                   .write_gradient = args.write_gradient};
   dispatch(args.logits.dtype, [&]<class T>() {
-    if (p.softcap > 0.0F && p.softcap <= kLargestBound)
+    if (p.softcap > 0.0F && p.softcap <= kMaxCapShift)
       launch_cross_entropy<T, BoundedSoftmax>(stream, args.logits.as<T>(), p);
     else
       launch_cross_entropy<T, OnlineSoftmax>(stream, args.logits.as<T>(), p);
   });
 }
 
-// Element-wise (elementwise.h), for sampling: 2 sizeof(T) bytes per element; tanhf's some 20
-// instructions are about as long.
+// Element-wise (elementwise.h), for sampling: 2 sizeof(T) bytes per element; tanhf's 20 or so
+// instructions take about as long.
 struct SoftCap {
   static constexpr int kPacks = 2;
   float cap, inverse_cap;

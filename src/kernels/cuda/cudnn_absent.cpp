@@ -1,4 +1,4 @@
-// In builds without cuDNN: its headers, or those of its frontend, were not found.
+// For builds without cuDNN, where its headers or those of its frontend were not found.
 #ifndef MUO_CUDNN
 
 #  include "base/check.h"
@@ -12,8 +12,8 @@ const std::string& cudnn_missing() {
       "CUDA toolkit; then build again)";
   return missing;
 }
-LibraryAttention cudnn_attention_here(const AttentionProblem& /*problem*/,
-                                      AttentionDirection /*direction*/, bool /*deterministic*/) {
+LibraryAttention cudnn_attention_support(const AttentionProblem& /*problem*/,
+                                         AttentionDirection /*direction*/, bool /*deterministic*/) {
   return {.why_not = cudnn_missing()};
 }
 void cudnn_attention(NativeStream /*stream*/, const AttentionArgs& /*args*/) {
@@ -22,9 +22,9 @@ void cudnn_attention(NativeStream /*stream*/, const AttentionArgs& /*args*/) {
 void cudnn_attention_backward(NativeStream /*stream*/, const AttentionBackwardArgs& /*args*/) {
   throw Error(cudnn_missing());
 }
-LibraryAttention cudnn_attention_elsewhere(const AttentionProblem& /*problem*/,
-                                           AttentionDirection /*direction*/, bool /*deterministic*/,
-                                           const DescribedGpu& /*gpu*/) {
+LibraryAttention cudnn_attention_support_on(const AttentionProblem& /*problem*/,
+                                            AttentionDirection /*direction*/,
+                                            bool /*deterministic*/, const DescribedGpu& /*gpu*/) {
   return {.why_not = cudnn_missing()};
 }
 

@@ -1,7 +1,7 @@
 #ifdef MUO_CUDNN
 
-// The one translation unit that sees cuDNN's frontend: half a minute of compilation. cuDNN itself
-// is loaded at run time, so that the plug-in starts without it.
+// The only translation unit that includes cuDNN's frontend, which takes half a minute to compile.
+// cuDNN itself is loaded at run time, so that the plug-in starts without it.
 #  define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #  define CUDNN_FRONTEND_SKIP_JSON_LIB
 #  include "kernels/cuda/cudnn_attention.h"
@@ -38,16 +38,17 @@ namespace fe = cudnn_frontend;
 using fe::graph::Graph;
 using fe::graph::Tensor_attributes;
 
-// When the plug-in is loaded, before there are threads: of several CUDA runtimes on the library
-// path the frontend takes the oldest, unless it is told.
+// Set when the plug-in is loaded, before there are threads: by default the frontend uses the oldest
+// of several CUDA runtimes on the library path.
 const int kRuntimeChosen =
     setenv("CUDNN_FRONTEND_CUDART_LIB_NAME",  // NOLINT(concurrency-mt-unsafe)
            concat("libcudart.so.", CUDART_VERSION / 1000).c_str(), 0);
 
-// What the tensors of a plan are called when it runs.
+// Identifiers of a plan's tensors.
 enum Uid : std::int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv };
 
-// cuDNN's order of dimensions is (b, heads, t, h), in any strides: ours lie as (b, t, heads, h).
+// cuDNN's order of dimensions is (b, heads, t, h), with any strides; our layout is (b, t, heads,
+// h).
 Tensor_attributes described(Uid uid, const AttentionProblem& p, std::int64_t heads) {
   return Tensor_attributes()
       .set_uid(uid)
@@ -55,8 +56,8 @@ Tensor_attributes described(Uid uid, const AttentionProblem& p, std::int64_t hea
       .set_stride({p.t * heads * p.h, p.h, heads * p.h, 1})
       .set_data_type(fe::DataType_t::BFLOAT16);
 }
-// Stats of generate_stats: kernels/attention.h has the convention. Packed, which is all that
-// backward passes before cuDNN 9.26 read.
+// The statistics of generate_stats, with the convention of kernels/attention.h. They must be packed
+// for backward passes before cuDNN 9.26.
 Tensor_attributes described_lse(const AttentionProblem& p) {
   return Tensor_attributes()
       .set_uid(kLse)
@@ -91,14 +92,14 @@ struct Variant {
   bool deterministic;
 };
 
-// For GPUs of this compute capability (90 for 9.0).
+// Makes the graph for GPUs of this compute capability (90 for 9.0).
 std::shared_ptr<Graph> make_graph(const AttentionProblem& p, const Variant& variant,
                                   int capability) {
   auto graph = std::make_shared<Graph>();
   graph->set_io_data_type(fe::DataType_t::BFLOAT16)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
-  graph->set_sm_version(capability);  // first: a node takes it along when it is added
+  graph->set_sm_version(capability);  // first, as nodes copy it when they are added
   const auto q = graph->tensor(described(kQ, p, p.heads).set_name("q"));
   const auto k = graph->tensor(described(kK, p, p.kv_heads).set_name("k"));
   const auto v = graph->tensor(described(kV, p, p.kv_heads).set_name("v"));
@@ -122,7 +123,7 @@ std::shared_ptr<Graph> make_graph(const AttentionProblem& p, const Variant& vari
   return graph;
 }
 
-// Both throw what the frontend or cuDNN objects to.
+// Throw Error with the message of the frontend or of cuDNN.
 void require(fe::error_t status) {
   if (status.is_bad()) throw Error(status.get_message());
 }
@@ -137,15 +138,15 @@ cudnnHandle_t new_handle() {
   return handle;
 }
 
-// A graph ready to run, or why there is none.
+// A graph that is ready to run, or the reason why there is none.
 struct Plan {
   std::shared_ptr<Graph> graph;
   std::int64_t workspace = 0;
   std::string why_not;
 };
 
-// `build` makes a graph's execution plan: the heuristic's favourite that works, a function of
-// library, GPU and problem.
+// `build` makes a graph's execution plan: the heuristic's first that works, which depends on
+// library, GPU and problem only.
 template <class Build>
 Plan make_plan(const AttentionProblem& p, const Variant& variant, const Build& build) {
   Plan plan;
@@ -175,7 +176,7 @@ Plan make_plan_here(const AttentionProblem& p, const Variant& variant, int devic
   });
 }
 
-// Plans of all devices. Devices make theirs at the same time; one plan is made once.
+// Plans of all devices. Each plan is made once; different devices make theirs concurrently.
 const Plan& plan_of(const AttentionProblem& p, const Variant& variant, int device) {
   struct Entry {
     std::once_flag once;
@@ -216,8 +217,9 @@ using Pointers = std::unordered_map<std::int64_t, void*>;
 
 template <class Args>
 void run(NativeStream stream, const Args& args, const Variant& variant, Pointers pointers) {
-  MUO_CHECK(args.q.dtype == DType::kBF16, "cuDNN attention of ", name_of(args.q.dtype));
-  const RelaxedCapture relaxed;  // what is used for the first time may be loaded or allocated
+  MUO_CHECK(args.q.dtype == DType::kBF16, "cuDNN attention needs bf16, not ",
+            name_of(args.q.dtype));
+  const RelaxedCapture relaxed;  // the first use of a plan may load or allocate
   StreamContext& context = context_of(stream);
   const Plan& plan = usable_plan(problem_of(attention_size_of(args)), variant, context.device);
   MUO_CHECK(args.workspace.bytes() >= plan.workspace, "cuDNN attention: workspace of ",
@@ -239,8 +241,8 @@ const std::string& cudnn_missing() {
   return missing;
 }
 
-LibraryAttention cudnn_attention_here(const AttentionProblem& problem, AttentionDirection direction,
-                                      bool deterministic) {
+LibraryAttention cudnn_attention_support(const AttentionProblem& problem,
+                                         AttentionDirection direction, bool deterministic) {
   if (!cudnn_missing().empty()) return {.why_not = cudnn_missing()};
   int device = 0;
   if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess)
@@ -271,9 +273,9 @@ void cudnn_attention_backward(NativeStream stream, const AttentionBackwardArgs& 
        {kDv, args.dv.data}});
 }
 
-LibraryAttention cudnn_attention_elsewhere(const AttentionProblem& problem,
-                                           AttentionDirection direction, bool deterministic,
-                                           const DescribedGpu& gpu) {
+LibraryAttention cudnn_attention_support_on(const AttentionProblem& problem,
+                                            AttentionDirection direction, bool deterministic,
+                                            const DescribedGpu& gpu) {
   const Variant variant{direction, deterministic};
   const Plan plan = make_plan(problem, variant, [&] {
     const auto device = std::make_shared<fe::DeviceProperties>();

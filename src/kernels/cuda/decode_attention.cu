@@ -14,18 +14,18 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kChunk = static_cast<int>(kDecodeChunk);
-static_assert(kChunk == kThreads, "a thread has a key's probability");
-constexpr int kMostHead = 256;
+static_assert(kChunk == kThreads, "each thread has the probability of one key");
+constexpr int kMaxHead = 256;
 constexpr float kLog2E = 1.44269504088896340736F;
 
 struct Problem {
-  std::int64_t capacity, stride, window;  // stride: elements from a position to the next
+  std::int64_t capacity, stride, window;  // stride: elements between consecutive positions
   int heads, group, h, chunks;
-  float scale;                 // of exponents of 2
+  float scale;                 // for exponents of 2
   const std::int32_t* starts;  // of each row's document, or null
 
-  // What a chunk leaves for each head: the values weighted by the chunk's probabilities relative to
-  // its maximum, then that maximum and the sum of the probabilities.
+  // Index of a chunk's partial result for a head: the values weighted by the chunk's probabilities
+  // relative to its maximum, then that maximum and the sum of the probabilities.
   __device__ __forceinline__ std::int64_t partial(int row, int head, int chunk) const {
     return ((std::int64_t{row} * heads + head) * chunks + chunk) * (h + 2);
   }
@@ -46,16 +46,16 @@ struct Problem {
   }
 };
 
-// One block per chunk of kChunk keys, head and row; chunks that the query does not see end at once.
-// kLanes neighbouring lanes have a key, each N neighbouring elements of it, and again kLanes N
-// further on. Reads keys and values once: 2 sizeof(T) bytes for 2 multiply-adds, bound by memory;
-// heads of a group find theirs in L2.
+// One block per chunk of kChunk keys, head and row; blocks of chunks that the query does not see
+// return at once. kLanes adjacent lanes share a key: each has N consecutive elements at every
+// kLanes N-th element. Reads keys and values once: 2 sizeof(T) bytes for 2 multiply-adds, bound by
+// memory; heads of a group share theirs in L2.
 template <class T, int N, int kLanes>
 __global__ void __launch_bounds__(kThreads, 4)
     decode_attention_kernel(float* __restrict__ partials, const T* __restrict__ q,
                             const T* __restrict__ keys, const T* __restrict__ values,
                             const std::int32_t* __restrict__ positions, const Problem p) {
-  constexpr int kPacks = kLanes == 32 ? kMostHead / (32 * N) : 1;  // of a lane
+  constexpr int kPacks = kLanes == 32 ? kMaxHead / (32 * N) : 1;  // per lane
   constexpr int kTeams = kThreads / kLanes;
   __shared__ float scores[kChunk];
   __shared__ float sums[kTeams * kLanes * N * kPacks];
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-// One block per head and row: the chunks that the query sees, in their order.
+// One block per head and row combines the chunks that the query sees, in their order.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 4)
     decode_combine_kernel(T* __restrict__ out, const float* __restrict__ partials,
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-// body.operator()<T, N, kLanes>(): as few lanes as a key needs, so that none is idle.
+// Calls body.operator()<T, N, kLanes>() with as few lanes as a key needs, so that none is idle.
 template <class Body>
 void with_lanes(DType dtype, std::int64_t h, std::initializer_list<const void*> addresses,
                 const Body& body) {
@@ -170,7 +170,7 @@ void decode_attention(NativeStream stream, const DecodeAttentionArgs& args) {
   const Shape& keys = args.keys.shape;
   const auto b = static_cast<unsigned>(q[0]), heads = static_cast<unsigned>(q[1]);
   MUO_CHECK(q[0] <= 65535 && q[1] <= 65535, "decode_attention of ", q.text(),
-            ": more rows or heads than a grid has");
+            ": more than 65535 rows or heads");
   const std::int64_t chunks = ceil_div(keys[1], kDecodeChunk);
   const Problem p{.capacity = keys[1],
                   .stride = keys[2] * keys[3],

@@ -8,8 +8,8 @@
 
 namespace muo::cuda {
 
-// load() and store() of N elements that may be several 16-byte accesses: where tensors of two types
-// share one loop, as master weights in fp32 and their copy in bf16 do.
+// load() and store() of N elements in one or more 16-byte accesses, for loops over tensors of two
+// types, such as fp32 master weights and their bf16 replica.
 template <int N, class T>
 __device__ __forceinline__ Pack<N> load_wide(const T* p) {
   constexpr int kStep = N < kWidth<T> ? N : kWidth<T>;
@@ -42,18 +42,19 @@ __device__ __forceinline__ float lerp(float a, float b, float weight) {
   return weight < 0.5F ? fmaf(weight, b - a, a) : fmaf(weight - 1.0F, b - a, b);
 }
 
-// Of two types of tensors that share one loop, that whose 16-byte access has more elements.
+// The type, among those of two tensors that share one loop, of which more elements fit into a
+// 16-byte access.
 template <class A, class B>
 using Narrower = std::conditional_t<(sizeof(A) < sizeof(B)), A, B>;
 
 inline constexpr int kElementwiseThreads = 256;
 
-// Element-wise operations. A block takes kElementwiseThreads * Body::kPacks packs of N elements, a
-// thread every kElementwiseThreads-th of them: first all loads, then the rest, so that an operation
-// in place does not wait for one load before it issues the next. The fewer than N elements that are
-// left over go one by one. `Body` has
-//   load<N>(i) -> what is read for elements [i, i + N);   finish<N>(i, that): the rest;
-//   kPacks: so that some 64 bytes per thread are on their way, which hides the latency of memory.
+// The loop of element-wise operations. A block processes kElementwiseThreads * Body::kPacks packs
+// of N elements, a thread every kElementwiseThreads-th of them: first all loads, then the rest, so
+// that an in-place operation does not wait for one load before it issues the next. The remaining
+// elements, fewer than N, are processed one by one. `Body` has
+//   load<N>(i) -> the inputs of elements [i, i + N);   finish<N>(i, inputs): computes and stores;
+//   kPacks: chosen so that some 64 bytes per thread are in flight, to hide the latency of memory.
 template <int N, class Body>
 __global__ void __launch_bounds__(kElementwiseThreads)
     elementwise_kernel(Body body, std::int64_t n) {
@@ -74,8 +75,8 @@ __global__ void __launch_bounds__(kElementwiseThreads)
       body.template finish<1>(i, body.template load<1>(i));
 }
 
-// T is the narrowest type of the body's tensors, which begin at `addresses`; null: not given. A
-// pack is one 16-byte access of T where all addresses allow that.
+// T is the narrowest type of the body's tensors; `addresses` are theirs, null for absent ones. A
+// pack is one 16-byte access of T if all addresses are aligned to that.
 template <class T, class Body>
 void launch_elementwise(NativeStream stream, const Body& body, std::int64_t n,
                         std::initializer_list<const void*> addresses) {
@@ -86,8 +87,8 @@ void launch_elementwise(NativeStream stream, const Body& body, std::int64_t n,
   });
 }
 
-// to[i] = f(from[0][i], from[1][i]), or of one argument, all in fp32. `F` is plain data with that
-// function, for the device, and kPacks.
+// to[i] = f(from[0][i]) or f(from[0][i], from[1][i]), in fp32. `F` is plain data with that device
+// function and kPacks.
 template <class F, class To, class From, int kInputs>
 struct Map {
   static constexpr int kPacks = F::kPacks;

@@ -18,9 +18,9 @@ namespace {
 
 MUO_SHARED_MEMORY
 
-// One warp per row, a lane every 32nd access; `Access` is 16 bytes or one element. Reads and writes
-// sizeof(T) bytes per element: bound by bandwidth, or by L2 where the rows of a small vocabulary
-// stay there.
+// One warp per row; a lane takes every 32nd access, and `Access` is 16 bytes or one element. Reads
+// and writes sizeof(T) bytes per element: bound by bandwidth, or by L2 if the rows of a small
+// vocabulary stay there.
 template <class Access>
 __global__ void __launch_bounds__(kRowThreads)
     embedding_kernel(Access* __restrict__ y, const Access* __restrict__ table,
@@ -54,30 +54,30 @@ void embedding(NativeStream stream, const EmbeddingArgs& args) {
 
 // ---- group_tokens, embedding_backward -----------------------------------------------------------
 
-// A vocabulary is dealt to bins, token by token, as its frequent tokens lie side by side (bytes,
+// The tokens of a vocabulary are dealt to bins round-robin, as frequent ones are adjacent (bytes,
 // the first merges). Positions of tokens are sorted into the bins, once for all tables that they
-// look into; then a block adds the rows of dy of one bin and one slab of columns to sums in shared
+// index; then a block adds the rows of dy of one bin and one slab of columns to sums in shared
 // memory: every sum runs in the order of the positions, as on the host, without atomic operations.
 //
 // Cost, for n tokens, c columns and b bins: dy is read once and dtable written once (and read
 // before, if it accumulates); sorting reads 8 n b bytes, from L2. With n = 65536, v = 32768,
 // c = 768, bf16 that is 100 + 100 MB from memory and 134 MB from L2. A frequent token is one chain
-// of additions, chunk by chunk, beside which other blocks work: of text, whose most frequent token
-// is one in fifteen, 68 chunks of 65536 tokens.
+// of additions, chunk by chunk, while other blocks work: in text, where one token in fifteen is the
+// most frequent one, 68 chunks for 65536 tokens.
 
 // An entry of a bin: a token's position in the low bits, its row within the bin above them.
 constexpr int kPositionBits = 24;
-constexpr std::int64_t kMostRows = 128;  // of a bin: what the upper bits hold, without the sign
-constexpr std::int64_t kBins = 256;      // unless the vocabulary needs more, or is smaller
+constexpr std::int64_t kMaxRows = 128;  // per bin: the range of the upper bits without the sign
+constexpr std::int64_t kBins = 256;     // unless the vocabulary needs more, or is smaller
 constexpr int kGroupThreads = 1024;
 
 constexpr int kThreads = 256;
-constexpr int kColumns = 64;                     // of a slab, one thread each
+constexpr int kColumns = 64;                     // per slab, one thread each
 constexpr int kRowGroups = kThreads / kColumns;  // a thread adds to every kRowGroups-th row
-constexpr int kStaged = 64;  // tokens of a chunk, whose rows of dy come together
+constexpr int kStaged = 64;  // tokens per chunk, whose rows of dy are copied together
 constexpr int kAtOnce = 8;   // tokens that a thread reads before it adds them
 
-// Of an entry; the row of none is -1.
+// Row and position of an entry. Entry -1 means none; its row is -1.
 __device__ __forceinline__ int row_of(std::int32_t entry) { return entry >> kPositionBits; }
 __device__ __forceinline__ int position_of(std::int32_t entry) {
   return entry & ((1 << kPositionBits) - 1);
@@ -89,7 +89,7 @@ struct Bins {
   explicit Bins(std::int64_t v)
       : vocab(static_cast<int>(v)),
         shift(std::countr_zero(
-            std::max(std::bit_ceil(static_cast<std::uint64_t>(ceil_div(v, kMostRows))),
+            std::max(std::bit_ceil(static_cast<std::uint64_t>(ceil_div(v, kMaxRows))),
                      std::bit_floor(static_cast<std::uint64_t>(std::min(v, kBins)))))) {}
 
   __host__ __device__ int count() const { return 1 << shift; }
@@ -99,9 +99,9 @@ struct Bins {
   __device__ int token_of(int bin, int row) const { return row << shift | bin; }
 };
 
-// One block per bin. It goes through all tokens twice, each warp through its own stretch: first it
-// counts the tokens of bins before its own, which tell where its entries begin, and its own; then
-// it writes the entries in order.
+// One block per bin. It reads all tokens twice, each warp its own segment: first it counts the
+// tokens of lower bins, which gives the begin of its entries, and those of its own bin; then it
+// writes the entries in order.
 __global__ void __launch_bounds__(kGroupThreads, 1)
     group_tokens_kernel(std::int32_t* starts, std::int32_t* entries, const std::int32_t* tokens,
                         int n, Bins bins) {
@@ -110,9 +110,9 @@ __global__ void __launch_bounds__(kGroupThreads, 1)
   const int lane = lane_id();
   const int warp = static_cast<int>(threadIdx.x / 32);
   const int warps = static_cast<int>(blockDim.x / 32);
-  const int stretch = (n + 32 * warps - 1) / (32 * warps) * 32;
-  const int begin = min(warp * stretch, n);
-  const int end = min(begin + stretch, n);
+  const int segment = (n + 32 * warps - 1) / (32 * warps) * 32;
+  const int begin = min(warp * segment, n);
+  const int end = min(begin + segment, n);
 
   int below = 0;
   int inside = 0;
@@ -124,13 +124,13 @@ __global__ void __launch_bounds__(kGroupThreads, 1)
   }
   inside = warp_sum(inside);
   if (lane == 0) found[warp] = inside;
-  const int start = block_sum(below);  // also the barrier that shows `found` to all
+  const int start = block_sum(below);  // also the barrier after writing `found`
   const int total = warp_sum(lane < warps ? found[lane] : 0);
   if (threadIdx.x == 0) {
     starts[blockIdx.x] = start;
     if (blockIdx.x + 1 == gridDim.x) starts[gridDim.x] = start + total;
   }
-  if (inside == 0 && blockIdx.x != 0) return;  // the first block also looks for wrong tokens
+  if (inside == 0 && blockIdx.x != 0) return;  // the first block also checks all tokens
 
   entries += start + warp_sum(lane < warp ? found[lane] : 0);
   for (int first = begin; first < end; first += 32) {
@@ -151,22 +151,22 @@ struct Problem {
   G* dtable;
   const std::int32_t* starts;
   const std::int32_t* entries;
-  const float* scale;  // with kScaled
+  const float* scale;  // if kScaled
   Bins bins;
   int c;
-  int groups, width;     // of columns, by which `scale` counts
-  int groups_in_a_slab;  // at most
+  int groups, width;     // number and width of the column groups of `scale`
+  int groups_in_a_slab;  // maximum
   bool accumulate;
 };
 
-// One block per slab of columns and bin. In chunks of kStaged tokens: while each thread adds those
-// of its column and rows in order, the next stretches of dy are on their way to shared memory, and
-// the entries of those after. A sum stays in a register while its row repeats.
+// One block per slab of columns and bin, in chunks of kStaged tokens. While each thread adds those
+// of its column and rows in order, the next chunk's rows of dy and the entries of the chunk after
+// that are being copied to shared memory. A sum stays in a register while its row repeats.
 template <class T, class G, int N, bool kScaled>
 __global__ void __launch_bounds__(kThreads, 4)
     embedding_backward_kernel(const T* __restrict__ dy, const Problem<G> p) {
-  __shared__ std::int32_t entries[3][kStaged];       // -1: behind the last
-  auto* sums = shared_memory<float>();               // (most rows of a bin, kColumns)
+  __shared__ std::int32_t entries[3][kStaged];       // -1: after the last
+  auto* sums = shared_memory<float>();               // (max. rows of a bin, kColumns)
   float* scales = sums + p.bins.rows(0) * kColumns;  // (2, kStaged, groups in a slab)
   T* staged = reinterpret_cast<T*>(scales + (kScaled ? 2 * kStaged * p.groups_in_a_slab : 0));
 
@@ -256,7 +256,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   send_for(0);
   for (int chunk = 0; chunk < chunks; ++chunk) {
     copy_async_wait<0>();
-    __syncthreads();  // the chunk is there, and the one before has been added
+    __syncthreads();  // the chunk has arrived, and the one before has been added
     send_for(chunk + 1);
     const std::int32_t entry = entry_of(chunk + 2);
     if (column < p.c) add(chunk);
@@ -268,12 +268,12 @@ __global__ void __launch_bounds__(kThreads, 4)
       result(r) = from_float<G>(sums[r * kColumns + lane]);
 }
 
-// token_groups: where the entries of each bin begin, and the end of all; then the entries.
+// Layout of `groups`: the begin of each bin's entries, and the end of all; then the entries.
 void group_tokens(NativeStream stream, const GroupTokensArgs& args) {
   const std::int64_t n = args.tokens.shape[0];
   if (args.vocab == 0) return;
   MUO_CHECK(n < (std::int64_t{1} << kPositionBits), "group_tokens: ", n,
-            " tokens are too many at once");
+            " tokens, expected fewer than 2^", kPositionBits);
   const Bins bins(args.vocab);
   auto* starts = args.groups.as<std::int32_t>();
   launch(group_tokens_kernel, static_cast<unsigned>(bins.count()),
@@ -292,7 +292,7 @@ void embedding_backward(NativeStream stream, const EmbeddingBackwardArgs& args) 
 
   const std::int64_t groups = args.scale ? args.scale.shape[1] : 1;
   const std::int64_t width = c / groups;
-  // A slab may begin and end in the middle of a group.
+  // A slab may begin and end within a group.
   const std::int64_t groups_in_a_slab = !args.scale ? 0
                                         : kColumns % width == 0 || width % kColumns == 0
                                             ? ceil_div(kColumns, width)

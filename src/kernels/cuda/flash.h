@@ -12,29 +12,29 @@
 // "FlashAttention-2"). Bits are the same on every run: no sum depends on the order of blocks.
 namespace muo::cuda {
 
-// On tensor cores: what kMostTensorCoreHead (kernels/attention_choice.h) is said of. lse and
-// workspace may begin anywhere.
+// On tensor cores, with the requirements at kMaxTensorCoreHead (kernels/attention_choice.h); lse
+// and workspace need no alignment.
 void flash_attention(NativeStream stream, const AttentionArgs& args);
 void flash_attention_backward(NativeStream stream, const AttentionBackwardArgs& args);
 
-// The same gradients by products of warpgroups: whether the current GPU has them. The workspace
-// begins at a multiple of 16.
-bool warpgroups_compute();
+// True if the current GPU has warpgroup products.
+bool has_warpgroup_products();
+// The same gradients by warpgroup products. The workspace must begin at a multiple of 16.
 void warpgroup_attention_backward(NativeStream stream, const AttentionBackwardArgs& args);
 
-// In fp32 arithmetic: everything that the operation accepts.
+// In fp32 arithmetic, for all arguments that the operation accepts.
 void portable_attention(NativeStream stream, const AttentionArgs& args);
 void portable_attention_backward(NativeStream stream, const AttentionBackwardArgs& args);
 
-// First launch of either backward pass: workspace (b, heads, t) <- dot products of dout and out
+// The first launch of either backward pass: workspace (b, heads, t) <- dot products of dout and out
 // over the features.
 void attention_dots(NativeStream stream, const AttentionBackwardArgs& args);
 
-// ---- What both kinds of kernels are told --------------------------------------------------------
+// ---- Arguments of both kinds of kernels ---------------------------------------------------------
 
 inline constexpr float kLog2E = 1.44269504088896340736F;
 
-// Lengths are of elements, in the type of integers that a kernel computes with.
+// Sizes and strides in elements; Int is the integer type that a kernel computes with.
 template <class Int>
 struct AttentionGeometry {
   Int t, heads, group, h;  // `group` query heads share a key-value head
@@ -43,18 +43,18 @@ struct AttentionGeometry {
 
   __device__ __forceinline__ std::int64_t stride() const { return std::int64_t{heads} * h; }
   __device__ __forceinline__ std::int64_t kv_stride() const { return stride() / group; }
-  // Where row 0 of a head begins.
+  // Offset of row 0 of a head.
   __device__ __forceinline__ std::int64_t offset(Int row, Int head) const {
     return row * t * stride() + std::int64_t{head} * h;
   }
   __device__ __forceinline__ std::int64_t kv_offset(Int row, Int kv_head) const {
     return row * t * kv_stride() + std::int64_t{kv_head} * h;
   }
-  // The same in (b, heads, t).
+  // The same in a (b, heads, t) tensor.
   __device__ __forceinline__ std::int64_t row_offset(Int row, Int head) const {
     return (std::int64_t{row} * heads + head) * t;
   }
-  // Through the window.
+  // True if the window admits the pair.
   __device__ __forceinline__ bool visible(Int query, Int key) const {
     using Unsigned = std::make_unsigned_t<Int>;
     return static_cast<Unsigned>(query - key) <= static_cast<Unsigned>(window);
@@ -71,7 +71,7 @@ AttentionGeometry<Int> geometry_of(const Args& args) {
           .scale = args.scale};
 }
 
-// As AttentionArgs and AttentionBackwardArgs have them.
+// The tensors of AttentionArgs and AttentionBackwardArgs.
 template <class T, class Int>
 struct AttentionTensors {
   T* out;
@@ -97,7 +97,7 @@ struct AttentionGradients {
   T* dv;
   const T* dout;
   const float* lse;
-  const float* dots;  // of dout and out, (b, heads, t)
+  const float* dots;  // (b, heads, t): dout . out
   const T* q;
   const T* k;
   const T* v;
@@ -123,8 +123,8 @@ const std::int32_t* starts_of(const Args& args) {
   return data_or_null<std::int32_t>(args.starts);
 }
 
-// body.operator()<D>() with the first of the sizes kD, kLarger... that holds heads of size h, which
-// the last one does.
+// Calls body.operator()<D>() with the first of the sizes kD, kLarger... that holds heads of size h;
+// the last one must.
 template <int kD, int... kLarger, class Body>
 void with_head_size(std::int64_t h, const Body& body) {
   if constexpr (sizeof...(kLarger) > 0)

@@ -1,8 +1,8 @@
 #include "kernels/cuda/flash.h"
 #include "kernels/cuda/flash_tile.h"
 
-// Scores are computed by both kernels, so that every sum has one owner and one order: two products
-// of seven are spent on that, and no atomics and no partial sums are needed.
+// Both kernels compute the scores, so that every sum has one owner and one order: this costs two of
+// seven products and avoids atomics and partial sums.
 namespace muo::cuda {
 
 MUO_SHARED_MEMORY
@@ -15,15 +15,15 @@ using flash::Geometry;
 using flash::Operand;
 using flash::Tile;
 
-// Scores become probabilities: 2^(scale s - lse), nothing where the pair is not visible.
+// The probability of a score: 2^(scale s - lse), 0 for invisible pairs.
 __device__ __forceinline__ float probability(float score, float scale, float lse) {
   return exp2_approximate(fmaf(score, scale, -lse));
 }
 
 // ---- dk and dv ----------------------------------------------------------------------------------
 
-// Sums that begin at what is subtracted from them, `factor` times a number for each column: so it
-// needs no register of its own.
+// Initialises sums with `factor` times a number for each column, which would be subtracted from
+// them, so that it needs no register of its own.
 template <int R, int N>
 __device__ __forceinline__ void begin_at(Accumulators<R, N>& sums, const float* numbers,
                                          float factor) {
@@ -41,26 +41,26 @@ __device__ __forceinline__ void begin_at(Accumulators<R, N>& sums, const float* 
 
 template <int D, bool kDocuments>
 struct KeyShape {
-  static constexpr int kRowTiles = D <= 64 ? 2 : 1;  // as many accumulators as registers hold
+  static constexpr int kRowTiles = D <= 64 ? 2 : 1;  // limited by registers for accumulators
   static constexpr int kKeys = flash::kWarps * 16 * kRowTiles;
-  static constexpr int kStage = 64;    // queries that arrive at once
-  static constexpr int kQueries = 32;  // and that are computed with at once
+  static constexpr int kStage = 64;    // queries that are copied at once
+  static constexpr int kQueries = 32;  // queries that are computed with at once
   static constexpr int kStageBytes = 2 * kStage * Tile<D>::kRowBytes;
-  // Of each query of a stage: lse, dots and, where kDocuments, where its document begins, twice, as
-  // half of the threads would need a branch, and so a register, to leave it.
+  // Numbers of each query of a stage: lse, dots and, if kDocuments, its document's start. The start
+  // is stored twice, as copying it by half of the threads would take a branch and so a register.
   static constexpr int kNumbers = kDocuments ? 4 : 2;
   static constexpr int kShared =
       2 * kKeys * Tile<D>::kRowBytes + 2 * (kStageBytes + kNumbers * kStage * int{sizeof(float)});
 };
 
-// A block has 128 (D <= 64) or 64 keys of one key-value head, a warp 32 or 16; the first blocks, of
-// the keys that most queries see, start first. Tiles of 64 queries and output gradients, of each
-// head of the group in turn, as far as a query sees one of the keys, pass through shared memory in
-// two stages. Everything is computed
-// transposed, keys along rows: then probabilities and score gradients lie in registers as the left
-// operands of dv += P^T dO and dk += dS^T Q must. 8 D FLOPs per visible pair; a block reads 4 D
-// bytes per query. Bound by the tensor cores and, as a fragment serves one or two products, by
-// shared memory: 80 (D <= 64: 48) bytes of it per 1024 FLOPs.
+// A block has 128 (D <= 64) or 64 keys of one key-value head, a warp 32 or 16; the first blocks,
+// whose keys are seen by most queries, start first. Tiles of 64 queries and output gradients pass
+// through shared memory in two stages, for each head of the group in turn, as far as a query sees
+// one of the keys. Everything is computed transposed, with keys along rows, so that probabilities
+// and score gradients are in the register layout of left operands for dv += P^T dO and
+// dk += dS^T Q. 8 D FLOPs per visible pair; a block reads 4 D bytes per query. Bound by the tensor
+// cores and, as a fragment is used for only one or two products, by shared memory: 80 (D <= 64: 48)
+// bytes of it per 1024 FLOPs.
 template <int D, bool kDocuments>
 __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward p) {
   using S = KeyShape<D, kDocuments>;
@@ -88,12 +88,12 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
   const int own = flash::warp_id() * 16 * kRowTiles;
   const int low = first + own, high = low + 16 * kRowTiles - 1;
   const int begin = first / S::kStage;
-  int last = min(g.t - 1, first + S::kKeys - 1 + g.window);  // query that sees a key
+  int last = min(g.t - 1, first + S::kKeys - 1 + g.window);  // last query that sees a key
   if constexpr (kDocuments)
     last = flash::Seen<true>::of_row(g, p.starts, row)
                .last_of_document(min(first + S::kKeys, g.t) - 1, last);
   const auto fetch = [&](int step, int head, int query) {
-    int where = static_cast<int>(blockIdx.x);  // `row` anew, as registers are short
+    int where = static_cast<int>(blockIdx.x);  // recomputes `row`, to save registers
     compute_here(where);
     const int batch_row = where / p.blocks / kv_heads;
     flash::copy_rows<S::kStage>(stage(step, 0), p.q, g.offset(batch_row, head), g.stride(), query,
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
 #pragma unroll 1
   for (int step = 0; head < heads_end; ++step) {
     copy_async_wait<0>();
-    __syncthreads();  // this tile is there, and nobody needs the one before
+    __syncthreads();  // this tile has arrived, and the one before is no longer used
     const int here = first_query;
     first_query += S::kStage;
     if (first_query > last) {
@@ -175,14 +175,14 @@ template <int D, bool kDocuments>
 struct QueryShape {
   static constexpr int kRowTiles = 2;
   static constexpr int kQueries = flash::kWarps * 16 * kRowTiles;
-  static constexpr int kStage = D <= 64 ? 64 : 32;  // keys that arrive at once
-  static constexpr int kKeys = 32;                  // and that are computed with at once
+  static constexpr int kStage = D <= 64 ? 64 : 32;  // keys that are copied at once
+  static constexpr int kKeys = 32;                  // keys that are computed with at once
   static constexpr int kTileBytes = (2 * kQueries + 4 * kStage) * Tile<D>::kRowBytes;
   static constexpr int kShared = kTileBytes + flash::kStartBytes<kDocuments, kQueries>;
 };
 
-// As the forward pass: a block has 128 queries of one head, a warp 32, and tiles of 64 (D > 64: 32)
-// keys and values pass in two stages; queries and output gradients stay in shared memory.
+// Like the forward pass: a block has 128 queries of one head, a warp 32, and tiles of 64 (D > 64:
+// 32) keys and values pass in two stages; queries and output gradients stay in shared memory.
 // 6 D FLOPs per visible pair; per query a block reads 4 D bytes per 128 keys. Bound by the tensor
 // cores.
 template <int D, bool kDocuments>
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backw
 #pragma unroll 1
   for (int tile = begin; tile < end; ++tile) {
     copy_async_wait<0>();
-    __syncthreads();  // this tile is there, and nobody needs the one before
+    __syncthreads();  // this tile has arrived, and the one before is no longer used
     if (tile + 1 < end) fetch(tile + 1);
 #pragma unroll 1
     for (int offset = 0; offset < S::kStage; offset += S::kKeys) {

@@ -14,25 +14,25 @@ using flash::Tile;
 
 constexpr int kRowTiles = 2;  // 32 queries per warp
 constexpr int kQueries = flash::kWarps * 16 * kRowTiles;
-constexpr int kStage = 64;  // keys that arrive at once
+constexpr int kStage = 64;  // keys that are copied at once
 template <int D>
-constexpr int kKeys = D <= 64 ? 64 : 32;  // and that are computed with at once
+constexpr int kKeys = D <= 64 ? 64 : 32;  // keys that are computed with at once
 
-// Queries, and two stages of keys and values; where each query's document begins.
+// Queries, and two stages of keys and values; then the start of each query's document.
 template <int D>
 constexpr int kTileBytes = (kQueries + 4 * kStage) * Tile<D>::kRowBytes;
 template <int D, bool kDocuments>
 constexpr int kSharedBytes = kTileBytes<D> + flash::kStartBytes<kDocuments, kQueries>;
 
-// Running softmax of the rows [r][half] that a lane has a quarter of. Sums are of that quarter.
+// Running softmax of the rows [r][half], of which a lane has a quarter. `sum` covers that quarter.
 struct Softmax {
-  float maximum[kRowTiles][2];  // of the scores before they are scaled
+  float maximum[kRowTiles][2];  // of the unscaled scores
   float sum[kRowTiles][2];
 };
 
-// Scores become probabilities relative to the running maximum; earlier sums and outputs are made
-// relative to it, too. `scale` is that of scores as exponents of 2. A row that has seen no key has
-// the maximum -infinity, which must not be subtracted from itself.
+// Turns scores into probabilities relative to the running maximum, and rescales earlier sums and
+// outputs to it. `scale` makes exponents of 2 from scores. A row that has seen no key has the
+// maximum -infinity, which must not be subtracted from itself.
 template <int N, int D>
 __device__ __forceinline__ void update(Softmax& softmax, Accumulators<kRowTiles, N>& scores,
                                        Accumulators<kRowTiles, D / 8>& out, float scale) {
@@ -65,17 +65,17 @@ __device__ __forceinline__ void update(Softmax& softmax, Accumulators<kRowTiles,
 }
 
 struct Forward : AttentionTensors<BF16, int> {
-  int blocks;  // of queries
+  int blocks;  // number of query blocks
   const std::int32_t* starts;
 };
 
-// A block has 128 queries of one head, a warp 32; blocks of one head are neighbours, those with the
+// A block has 128 queries of one head, a warp 32; blocks of one head are adjacent, those with the
 // most keys first. Tiles of 64 keys and values pass through shared memory in two stages, the next
-// one arriving while one is computed with, at one barrier per tile. Scores, probabilities and
+// one being copied while one is computed with, with one barrier per tile. Scores, probabilities and
 // outputs never leave registers. Tiles that no query of a warp sees are skipped, and only those at
 // the borders of the band, and of documents, are masked. 4 D FLOPs per visible pair of query and
-// key; per query a block reads 4 D bytes per 128 keys, from L2 mostly. Bound by the tensor cores,
-// and at D = 64 nearly so by the exponentials.
+// key; per query a block reads 4 D bytes per 128 keys, mostly from L2. Bound by the tensor cores,
+// and at D = 64 almost by the exponentials too.
 template <int D, bool kDocuments>
 __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forward p) {
   const Geometry& g = p.g;
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
 #pragma unroll 1
   for (int tile = begin; tile < end; ++tile) {
     copy_async_wait<0>();
-    __syncthreads();  // this tile is there, and nobody needs the one before
+    __syncthreads();  // this tile has arrived, and the one before is no longer used
     if (tile + 1 < end) fetch(tile + 1);
 #pragma unroll 1
     for (int offset = 0; offset < kStage; offset += kKeys<D>) {

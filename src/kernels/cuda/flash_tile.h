@@ -10,8 +10,8 @@
 #include "runtime/cuda/ptx.h"
 #include "runtime/cuda/vector.h"
 
-// What the tensor-core kernels of attention are made of. A warp computes rows of 16 R, R being 1 or
-// 2; a fragment of the right operand that is read from shared memory serves R products.
+// Building blocks of the tensor-core kernels of attention. A warp computes 16 R rows, with R = 1 or
+// 2; a fragment of the right operand that is read from shared memory is used for R products.
 namespace muo::cuda::flash {
 
 inline constexpr int kWarps = 4;
@@ -20,16 +20,16 @@ using Geometry = AttentionGeometry<int>;  // scale is above 0
 template <bool kDocuments>
 using Seen = Visibility<int, kDocuments>;
 
-// What the kernels of a backward pass are told.
+// Arguments of the kernels of a backward pass.
 struct Backward : AttentionGradients<BF16, int> {
   float per_scale;  // 1 / scale
-  int blocks;       // of keys or of queries
+  int blocks;       // number of key or query blocks
   const std::int32_t* starts;
 };
 
 // Rows of D bf16 in shared memory, without padding: the 16-byte chunks of a row are permuted in
-// groups of eight or four by its number, such that the eight rows of a matrix that is loaded lie in
-// different banks.
+// groups of eight or four by the row's number, such that the eight rows of a matrix that is loaded
+// are in different banks.
 template <int D>
 struct Tile {
   static constexpr int kChunks = D / 8;
@@ -45,8 +45,9 @@ struct Tile {
     const int twist = kGroup == 8 ? row % 8 : row / 2 % 4;
     return row * kRowBytes + (chunk ^ twist) * 16;
   }
-  // Where what a lane has of a matrix is, `rows` and `chunks` behind one whose offset is `lane`, of
-  // chunk 0 or 1. Few values of `lane ^ ...` exist; all else are constants of the instruction.
+  // Offset of a lane's part of a matrix that is `rows` and `chunks` after one whose offset is
+  // `lane`, in chunk 0 or 1. Few values of `lane ^ ...` exist; all else is constant in the
+  // instruction.
   static __device__ __forceinline__ int step(int lane, int rows, int chunks) {
     return (lane ^ chunks % kGroup * 16) + (chunks / kGroup * kGroup * 16) + rows * kRowBytes;
   }
@@ -55,10 +56,10 @@ struct Tile {
   }
 };
 
-// Starts copies of rows [first, first + kRows) of a head into a tile, by the whole block; row 0 is
-// `offset` elements behind `from`, apart so that tensors of one shape share it. Rows from
-// t on and columns from h on become zeros. A thread has one chunk of every kStep-th row; as that is
-// a multiple of eight, all its offsets in the tile are one and constants.
+// Starts copies of rows [first, first + kRows) of a head into a tile; the whole block calls it. Row
+// 0 is at from + offset, a separate argument so that tensors of one shape share it. Rows from t on
+// and columns from h on become zeros. A thread copies one chunk of every kStep-th row; as kStep is
+// a multiple of eight, all its offsets in the tile are one variable plus constants.
 template <int kRows, int D>
 __device__ __forceinline__ void copy_rows(const Tile<D>& to, const BF16* from, std::int64_t offset,
                                           std::int64_t stride, int first, int t, int h) {
@@ -78,13 +79,13 @@ __device__ __forceinline__ void copy_rows(const Tile<D>& to, const BF16* from, s
   }
 }
 
-// Sums or scores of 16 R rows and 8 N columns: of tile (r, n), x[r][n][2 half + c] is row
-// 8 half + lane / 4 and column 2 (lane % 4) + c.
+// Sums or scores of 16 R rows and 8 N columns: x[r][n][2 half + c] is row 8 half + lane / 4 and
+// column 2 (lane % 4) + c of tile (r, n).
 template <int R, int N>
 struct Accumulators {
   float x[R][N][4];
 
-  // body(r, n, e) for every number of the lane.
+  // Calls body(r, n, e) for every number of the lane.
   template <class Body>
   static __device__ __forceinline__ void each(const Body& body) {
 #pragma unroll
@@ -100,7 +101,7 @@ struct Accumulators {
   }
 };
 
-// body(r, half) for each of the lane's rows: 8 half + lane / 4 of tile r.
+// Calls body(r, half) for each of the lane's rows, 8 half + lane / 4 of tile r.
 template <int R, class Body>
 __device__ __forceinline__ void for_rows(const Body& body) {
 #pragma unroll
@@ -116,13 +117,13 @@ struct Operand {
   std::uint32_t x[R][K][4];
 };
 
-// Through a shuffle, so that ptxas knows that it is the same for all lanes, and keeps what depends
-// on it in the warp's registers.
+// The warp's number in the block. The shuffle lets ptxas infer that it is uniform, and keep values
+// that depend on it in uniform registers.
 __device__ __forceinline__ int warp_id() {
   return static_cast<int>(__shfl_sync(0xFFFFFFFFU, threadIdx.x / 32, 0));
 }
 
-// sums += left right^T, of 16 R rows from `left_first` on and 8 N rows from `right_first` on.
+// sums += left right^T, for 16 R rows from `left_first` on and 8 N rows from `right_first` on.
 template <int R, int N, int D>
 __device__ __forceinline__ void add_rows(Accumulators<R, N>& sums, const Tile<D>& left,
                                          int left_first, const Tile<D>& right, int right_first) {
@@ -149,8 +150,8 @@ __device__ __forceinline__ void add_rows(Accumulators<R, N>& sums, const Tile<D>
   }
 }
 
-// Writes -infinity over the scores of pairs that are not visible. Rows from `row` and columns from
-// `column` on are queries and keys, or the other way round.
+// Sets the scores of invisible pairs to -infinity. Rows from `row` and columns from `column` on are
+// queries and keys, or keys and queries.
 template <bool kRowsAreQueries, class Seen, int R, int N>
 __device__ __forceinline__ void mask(Accumulators<R, N>& scores, const Seen& seen, int row,
                                      int column) {
@@ -164,12 +165,13 @@ __device__ __forceinline__ void mask(Accumulators<R, N>& scores, const Seen& see
   });
 }
 
-// Starts of kQueries documents in shared memory, which the registers have no room for.
+// Bytes of shared memory for the document starts of kQueries queries, for which registers have no
+// room.
 template <bool kDocuments, int kQueries>
 constexpr int kStartBytes = kDocuments ? kQueries* int{sizeof(std::int32_t)} : 0;
 
-// Copies those of the queries from `first` on to `to`, by the whole block, and says which pairs are
-// visible; they are there behind the next barrier.
+// Copies the document starts of the queries from `first` on to `to`; the whole block calls it. The
+// returned visibility can be used after the next barrier.
 template <bool kDocuments, int kQueries>
 __device__ __forceinline__ Seen<kDocuments> copy_starts(const Geometry& g, const std::int32_t* from,
                                                         int row, int first, std::byte* to) {
@@ -181,7 +183,7 @@ __device__ __forceinline__ Seen<kDocuments> copy_starts(const Geometry& g, const
   return {g, starts, first};
 }
 
-// sums += left right, where `right` has 16 K rows from `first` on.
+// sums += left right, for 16 K rows of `right` from `first` on.
 template <int R, int K, int D>
 __device__ __forceinline__ void add_product(Accumulators<R, D / 8>& sums, const Operand<R, K>& left,
                                             const Tile<D>& right, int first) {
@@ -201,7 +203,7 @@ __device__ __forceinline__ void add_product(Accumulators<R, D / 8>& sums, const 
     }
 }
 
-// Rounds. Two neighbouring tiles of accumulators lie in registers as a left operand does.
+// Rounds to bf16. Two adjacent tiles of accumulators have the register layout of a left operand.
 template <int R, int N>
 __device__ __forceinline__ Operand<R, N / 2> operand(const Accumulators<R, N>& from) {
   Operand<R, N / 2> a;
@@ -216,7 +218,7 @@ __device__ __forceinline__ Operand<R, N / 2> operand(const Accumulators<R, N>& f
   return a;
 }
 
-// Of a row: over the four lanes that hold it.
+// Reductions over a row, i.e. over the four lanes that hold it.
 __device__ __forceinline__ float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFU, x, 1));
   return fmaxf(x, __shfl_xor_sync(0xFFFFFFFFU, x, 2));
@@ -226,8 +228,8 @@ __device__ __forceinline__ float row_sum(float x) {
   return x + __shfl_xor_sync(0xFFFFFFFFU, x, 2);
 }
 
-// Writes rows of this warp, times factor(r, half), as rows [first, ...) of a head. `tile` is
-// scratch: its rows from `own` on are read by no other warp.
+// Writes the warp's rows, times factor(r, half), to rows [first, ...) of a head. `tile` is scratch,
+// whose rows from `own` on no other warp may use.
 template <int R, int D, class Factor>
 __device__ __forceinline__ void write_rows(const Accumulators<R, D / 8>& sums, const Tile<D>& tile,
                                            int own, BF16* to, std::int64_t stride, int first, int t,
@@ -253,7 +255,7 @@ __device__ __forceinline__ void write_rows(const Accumulators<R, D / 8>& sums, c
   }
 }
 
-// body.operator()<D>() with the narrowest tile that holds heads of size h.
+// Calls body.operator()<D>() with the narrowest tile that holds heads of size h.
 template <class Body>
 void with_tile(std::int64_t h, const Body& body) {
   with_head_size<32, 64, 96, 128>(h, body);

@@ -1,4 +1,4 @@
-// In builds without CUTLASS's headers, or for other GPUs than those of compute capability 9.0.
+// For builds without CUTLASS's headers, or for GPUs of other compute capabilities than 9.0.
 #ifndef MUO_CUTLASS
 
 #  include "base/check.h"

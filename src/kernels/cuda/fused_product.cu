@@ -17,21 +17,21 @@
 #include "runtime/cuda/relaxed_capture.h"
 #include "runtime/cuda/stream_context.h"
 
-// A fused kernel's descriptors of memory can be wrong in ways that only a GPU shows. So before a
-// kind of product is used in a process it is compared with plain sums, element by element.
+// Errors in a fused kernel's memory descriptors show on a GPU only. So before a kind of product is
+// used in a process, it is compared with plain sums, element by element.
 namespace muo::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 
-// In place: what an activation might have returned.
+// Squares x in place, so that it resembles the output of an activation.
 __global__ void __launch_bounds__(kThreads) square_kernel(BF16* x, std::int64_t n) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < n) x[i] = from_float<BF16>(relu_squared(to_float(x[i])));
 }
 
-// Counts the elements of d that are farther from a plain sum's than two orders of summation and
-// the roundings of bf16 explain.
+// Counts the elements of d that differ from a plain sum by more than the order of summation and the
+// roundings to bf16 explain.
 __global__ void __launch_bounds__(kThreads)
     compare_kernel(const BF16* d, const BF16* a, const BF16* b, const BF16* y, FusedProblem p,
                    float of_sums, std::uint32_t* apart) {
@@ -62,13 +62,13 @@ __global__ void __launch_bounds__(kThreads)
 int multiprocessors_of(int device) {
   int count = 0;
   MUO_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return std::max(2, count - kept_for_collectives(device));
+  return std::max(2, count - reserved_for_collectives(device));
 }
 
-// The check's tensors lie in the stream's workspace, as memory that is allocated now would wait for
-// peers on the GPU.
+// The check's tensors are in the stream's workspace, as allocating memory now could wait for
+// kernels of peers on the GPU.
 std::string compare(NativeStream stream, FusedProblem p, const StreamContext& context) {
-  constexpr std::int64_t kRows = 4 * 128 + 72;  // tiles, and a part of one
+  constexpr std::int64_t kRows = 4 * 128 + 72;  // whole tiles and a partial one
   p.m = std::min(p.m, kRows);
   auto* next = context.gemm_workspace;
   const auto take = [&](std::int64_t n) {
@@ -91,7 +91,7 @@ std::string compare(NativeStream stream, FusedProblem p, const StreamContext& co
   MUO_CUDA_CHECK(cudaMemsetAsync(apart, 0, sizeof(*apart), stream));
   run_fused(stream, p, {.d = d, .a = a, .b = b, .y = y}, context.device,
             multiprocessors_of(context.device));
-  // Each of the sums is off by at most k unit roundoffs of the sum of magnitudes, k / 4 here.
+  // The error of either sum is at most k unit roundoffs of the sum of magnitudes, here k / 4.
   const auto k = static_cast<float>(p.k);
   const float of_sums = 2.0F * k * (k / 4.0F) * 0x1p-23F;
   launch(compare_kernel, blocks, kThreads, 0, stream, static_cast<const BF16*>(d),
@@ -103,7 +103,8 @@ std::string compare(NativeStream stream, FusedProblem p, const StreamContext& co
   return count == 0 ? "" : concat(count, " of ", p.m * p.n, " results differ from plain sums");
 }
 
-// By kind of product, whatever its rows: the first rank that asks decides for all.
+// Results of the check by kind of product, for any number of rows; the first rank's result is used
+// by all ranks.
 class Verdicts {
  public:
   bool usable(NativeStream stream, const FusedProblem& p) {
@@ -111,7 +112,7 @@ class Verdicts {
     const std::lock_guard lock(mutex_);
     const auto key = std::tuple(p.n, p.k, p.backward);
     if (const auto found = usable_.find(key); found != usable_.end()) return found->second;
-    if (is_capturing(stream)) return false;  // nothing can be compared now
+    if (is_capturing(stream)) return false;  // the check cannot run during a capture
     std::string why = fused_kernels_missing(context.device);
     if (why.empty()) {
       try {
@@ -134,9 +135,9 @@ class Verdicts {
 
 bool fused(NativeStream stream, const FusedProblem& p, DType dtype, const FusedOperands& of) {
   static Verdicts verdicts;
-  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  constexpr std::int64_t kMax = std::numeric_limits<int>::max();
   const bool fits = dtype == DType::kBF16 && p.n % 8 == 0 && p.k % 8 == 0 && p.m > 0 && p.n > 0 &&
-                    p.k > 0 && p.m <= kMost;
+                    p.k > 0 && p.m <= kMax;
   for (const void* address : {static_cast<const void*>(of.d), of.a, of.b, of.y})
     if (!fits || reinterpret_cast<std::uintptr_t>(address) % 16 != 0) return false;
   const RelaxedCapture relaxed;  // the first call of a kernel loads it

@@ -15,9 +15,9 @@ MUO_SHARED_MEMORY
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
 
-// One warp per row. Lane k computes the gate of head k, a dot product of a dozen channels, then the
-// lanes go through the row, each taking every 32nd pack and the gate from the lane that has it.
-// Reads v and a row of the table, writes v: 3 sizeof(T) bytes per element, bound by bandwidth.
+// One warp per row. Lane k computes the gate of head k, a dot product of a dozen channels; then
+// each lane processes every 32nd pack of the row, with the gate from the lane that has it. Reads v
+// and a row of the table, writes v: 3 sizeof(T) bytes per element, bound by bandwidth.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
     value_embedding_kernel(T* __restrict__ v, float* __restrict__ gates, const T* __restrict__ x,
@@ -63,10 +63,10 @@ void value_embedding(NativeStream stream, const ValueEmbeddingArgs& args) {
   });
 }
 
-// The loop of the backward kernels: one warp per row, striding. They sum the gradients of weights
+// The loop of the backward kernels: one warp per row, grid-stride. It sums the gradients of weights
 // over rows, in fp64 like the host: each warp over its rows in shared memory, the block over its
-// warps, and finish_sums over the blocks. A warp has `doubles` of `shared`, of which the first
-// `count` are its sums; add(row, sums) adds a row to them.
+// warps, and finish_sums over the blocks. A warp has `doubles` doubles of `shared`, of which the
+// first `count` are its sums; add(row, sums) adds a row to them.
 template <class Add>
 __device__ __forceinline__ void sum_rows(double* partials, double* shared, std::int64_t rows,
                                          int count, int doubles, const Add& add) {
@@ -88,7 +88,7 @@ __device__ __forceinline__ void sum_rows(double* partials, double* shared, std::
   }
 }
 
-// Where the sums go: the first `split` of them to `first`, the others to `second`.
+// Destination of the sums: the first `split` of them go to `first`, the others to `second`.
 template <class T>
 struct PutSums {
   T* first;
@@ -109,10 +109,10 @@ struct ValueProblem {
   int doubles_per_warp;
 };
 
-// One warp per row, striding. The lanes leave the dot products of their packs of dv and the table's
-// row in shared memory; lane k adds those of head k; then the gates' gradients go to the first g
-// channels of dx and to the warp's sums for dweight. Reads dv and a row of the table: 2 sizeof(T)
-// bytes per element, bound by bandwidth.
+// One warp per row, grid-stride. The lanes write the dot products of their packs of dv and of the
+// table's row to shared memory, and lane k adds those of head k; then the gates' gradients are
+// added to the first g channels of dx and to the warp's sums for dweight. Reads dv and a row of the
+// table: 2 sizeof(T) bytes per element, bound by bandwidth.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads, 8)
     value_embedding_backward_kernel(T* __restrict__ dx, const T* __restrict__ dv,
@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(kRowThreads, 8)
   const int lane = lane_id();
   const int packs_per_head = p.h / N;
   const int packs = p.heads * packs_per_head;
-  std::int64_t wrong = -1;                                // a row whose token is; said at the end
-  const auto add = [&](std::int64_t row, double* sums) {  // (heads, g)
+  std::int64_t wrong = -1;                                       // row of an invalid token, if any
+  const auto add = [&](std::int64_t row, double* sums) {         // (heads, g)
     float* dz = reinterpret_cast<float*>(sums + p.heads * p.g);  // (heads)
     float* dots = dz + p.heads;                                  // (packs)
     std::int32_t token = p.tokens[row];
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kRowThreads, 8)
     stop_at_index("embedding: token", p.tokens[wrong], wrong, 0, p.vocab);
 }
 
-// How a backward kernel with `sums` sums and `floats` more floats per warp is launched.
+// Launch configuration of a backward kernel with `sums` sums and `floats` more floats per warp.
 struct BackwardLaunch {
   unsigned blocks, threads;
   int doubles_per_warp;
@@ -170,11 +170,11 @@ struct BackwardLaunch {
   BackwardLaunch(Kernel* kernel, std::int64_t rows, std::int64_t sums, std::int64_t floats) {
     const std::int64_t per_warp = sums + ceil_div(floats, 2);
     const auto size = static_cast<std::int64_t>(sizeof(double));
-    const std::int64_t fit = most_shared_bytes(kernel) / (per_warp * size);
+    const std::int64_t fit = max_shared_bytes(kernel) / (per_warp * size);
     MUO_CHECK(fit > 0, "gates with ", sums, " weights and ", floats,
-              " more values need too much shared memory");
+              " more values exceed the shared memory of a block");
     const std::int64_t warps = std::min<std::int64_t>(kRowsOfBlock, fit);
-    blocks = blocks_for(rows, warps, std::min(kManyBlocks, kMostPartials / sums));
+    blocks = blocks_for(rows, warps, std::min(kManyBlocks, kMaxPartials / sums));
     threads = static_cast<unsigned>(32 * warps);
     doubles_per_warp = static_cast<int>(per_warp);
     bytes = static_cast<std::size_t>(warps * per_warp * size);
@@ -208,8 +208,8 @@ void value_embedding_backward(NativeStream stream, const ValueEmbeddingBackwardA
   });
 }
 
-// One warp per row: a gate of g channels, then the row and the one before it, which comes from L2:
-// 2 sizeof(T) bytes per element from memory, bound by bandwidth.
+// One warp per row: a gate of g channels, then the row and the one before it, which is read from
+// L2: 2 sizeof(T) bytes per element from memory, bound by bandwidth.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
     smear_kernel(T* __restrict__ y, float* __restrict__ gates, const T* __restrict__ x,
@@ -261,15 +261,15 @@ struct SmearProblem {
   double* partials;
 };
 
-// One warp per row, striding. Reads dy and x, writes dx; the next row's dy comes from L2: 3
+// One warp per row, grid-stride. Reads dy and x, writes dx; the next row's dy is read from L2: 3
 // sizeof(T) bytes per element, bound by bandwidth. The gate's gradient is added to the first g
-// channels of dx after they were stored, as on the host: bf16 rounds them twice.
+// channels of dx after these were stored, as on the host: bf16 rounds them twice.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
     smear_backward_kernel(T* dx, const T* __restrict__ dy, const T* __restrict__ x,
                           const SmearProblem p) {
   const float lambda = *p.lambda;
-  const auto add = [&](std::int64_t row, double* sums) {  // of dweight, and of dlambda
+  const auto add = [&](std::int64_t row, double* sums) {  // sums of dweight, then of dlambda
     const int lane = lane_id();
     const std::int64_t position = row % p.steps;
     const bool last = position + 1 == p.steps;
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(kRowThreads)
     const T* before = position == 0 ? x : x + (row - 1) * p.c;
     T* out = dx + row * p.c;
     const float factor = last ? 0.0F : lambda * p.gates[row + 1];
-    float dgate = 0.0F;  // of lambda gate
+    float dgate = 0.0F;  // gradient of lambda * gate
 #pragma unroll 2
     for (std::int64_t i = std::int64_t{lane} * N; i < p.c; i += kWarp * N) {
       const Pack<N> own = load<N>(gradient + i);
@@ -288,7 +288,7 @@ __global__ void __launch_bounds__(kRowThreads)
     }
     if (position == 0) return;
     dgate = warp_sum(dgate);
-    __syncwarp();  // the channels below were stored by other lanes
+    __syncwarp();  // other lanes stored the channels that are read below
     const float gate = p.gates[row];
     const float dz = dgate * lambda * gate * (1.0F - gate);
     for (int j = lane; j < p.g; j += 32) {

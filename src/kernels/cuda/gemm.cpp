@@ -14,7 +14,7 @@
 #include "runtime/cuda/relaxed_capture.h"
 #include "runtime/cuda/stream_context.h"
 
-// Every product goes to cuBLASLt.
+// All products are computed by cuBLASLt.
 namespace muo::cuda {
 namespace {
 
@@ -36,8 +36,8 @@ cublasLtHandle_t handle_of(StreamContext& context) {
   return static_cast<cublasLtHandle_t>(context.blas.get());
 }
 
-// From the table; else measured, where that is asked for, when `stream` has nothing to do; else the
-// library's favourite.
+// The algorithm in the table; else, if measuring is on, the fastest, measured after the work of
+// `stream` is done; else the library's first proposal.
 cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const GemmPlan& plan,
                             const GemmProblem& problem, const GemmEnvironment& here,
                             NativeStream stream) {
@@ -46,14 +46,14 @@ cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const GemmPlan& plan,
   if (const auto recorded = table.find(here, text)) {
     try {
       return restored(handle, plan, problem, *recorded);
-    } catch (const InputError&) {  // damaged: of a cache it is measured again
+    } catch (const InputError&) {  // a damaged entry, which is measured again if not required
       if (table.must_measure()) throw;
     }
   }
   const auto proposals = candidates(handle, plan, problem);
   if (!table.measuring()) return proposals.front();
   MUO_CHECK(!is_capturing(stream), "gemm of ", text,
-            " is to be measured, and first comes while its stream captures");
+            " cannot be measured: its first call is during a capture of its stream");
   MUO_CUDA_CHECK(cudaStreamSynchronize(stream), "before measuring gemm of ", text);
   GemmMeasurement best{};
   try {
@@ -69,12 +69,12 @@ cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const GemmPlan& plan,
   return best.algorithm;
 }
 
-// Plans by problem, of every device: what one device's thread has measured, the others use.
+// Plans of all devices by problem; measurements of one device are used by the others.
 class Plans {
  public:
   GemmPlan get(cublasLtHandle_t handle, const GemmProblem& problem, int device,
                NativeStream stream) {
-    // Held while a plan is made: devices measure one after the other, and nothing twice.
+    // Held while a plan is made, so that devices measure one after the other, each problem once.
     const std::lock_guard lock(mutex_);
     if (const int now = gemm_algorithms().adoptions(); std::exchange(adoptions_, now) != now)
       plans_.clear();

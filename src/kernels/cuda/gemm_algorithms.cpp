@@ -35,14 +35,14 @@ std::uint64_t from_hex(const std::string& text) {
   const bool prefixed = text.starts_with("0x");
   const auto [rest, error] = std::from_chars(text.data() + (prefixed ? 2 : 0), end, word, 16);
   if (!prefixed || error != std::errc{} || rest != end)
-    throw InputError("'" + text + "' is not a word such as 0x000000000000001f");
+    throw InputError("'" + text + "' is not a hexadecimal word such as 0x000000000000001f");
   return word;
 }
 
-// A number as it is, not one near it.
+// An exact integer, without conversion from floating point.
 std::int64_t integer(const json& value) {
   if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::int64_t>() < 0))
-    throw InputError(value.dump() + " is not a whole number of 64 bits");
+    throw InputError(value.dump() + " is not a 64-bit integer");
   return value.get<std::int64_t>();
 }
 
@@ -82,7 +82,7 @@ Table parse(const json& root) {
   for (const json& entry : root.at("algorithms")) {
     const auto problem = entry.at("problem").get<std::string>();
     if (!out.by_problem.emplace(problem, from_json(entry)).second)
-      throw InputError("twice: " + problem);
+      throw InputError("duplicate entry: " + problem);
   }
   return out;
 }
@@ -115,7 +115,7 @@ void GemmAlgorithms::load(const std::filesystem::path& path, const GemmEnvironme
   Table table = read(path);
   if (table.environment != here)
     throw InputError(concat(path.string(), ": measured with ", text_of(table.environment),
-                            ", this is ", text_of(here), ": give another file, or a new one"));
+                            ", this is ", text_of(here), ": give another or a new file"));
   const std::lock_guard lock(mutex_);
   environment_ = std::move(table.environment);
   by_problem_ = std::move(table.by_problem);
@@ -125,14 +125,14 @@ void GemmAlgorithms::load(const std::filesystem::path& path, const GemmEnvironme
 void GemmAlgorithms::use(const GemmTableUse& use, const GemmEnvironment& here) {
   {
     const std::lock_guard lock(mutex_);
-    if (measuring_ && used_ == use.path) return;  // another session of this process did
+    if (measuring_ && used_ == use.path) return;  // this process already uses it
   }
-  std::error_code unreachable;  // is no file, as far as this process is concerned
+  std::error_code unreachable;  // treated as a missing file
   if (!use.fresh && std::filesystem::exists(use.path, unreachable)) load(use.path, here);
   const std::lock_guard lock(mutex_);
   used_ = use.path;
   measuring_ = true;
-  must_ = use.must;
+  required_ = use.required;
 }
 
 std::size_t GemmAlgorithms::save_if_grown(const std::filesystem::path& path) {
@@ -145,8 +145,8 @@ std::size_t GemmAlgorithms::save_if_grown(const std::filesystem::path& path) {
     if (measured == 0) return 0;
     try {
       if (Table there = read(path); there.environment == environment_)
-        by_problem_.merge(there.by_problem);  // keeps what was measured now
-    } catch (const InputError&) {             // there is no file, or it is none: replaced
+        by_problem_.merge(there.by_problem);  // existing entries have priority
+    } catch (const InputError&) {             // a missing or malformed file is replaced
     }
   }
   save(path);
@@ -213,7 +213,7 @@ bool GemmAlgorithms::measuring() const {
 
 bool GemmAlgorithms::must_measure() const {
   const std::lock_guard lock(mutex_);
-  return must_;
+  return required_;
 }
 
 GemmAlgorithms& gemm_algorithms() {
@@ -222,8 +222,8 @@ GemmAlgorithms& gemm_algorithms() {
 }
 
 int measuring_repeats(float once_ms) {
-  constexpr float kShortestMs = 1.0F, kMost = 100.0F;
-  return static_cast<int>(std::clamp(kShortestMs / std::max(once_ms, 1e-3F), 1.0F, kMost));
+  constexpr float kShortestMs = 1.0F, kMax = 100.0F;
+  return static_cast<int>(std::clamp(kShortestMs / std::max(once_ms, 1e-3F), 1.0F, kMax));
 }
 
 void offer_gemm_table(GemmEnvironment (*here)()) {

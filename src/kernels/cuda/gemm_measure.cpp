@@ -34,7 +34,7 @@ OwnEvent make_event() {
   return OwnEvent(event);
 }
 
-// Elements in [-0.5, 0.5), a block of them over and over. Not zeros: the power that a product
+// Elements in [-0.5, 0.5), as repetitions of one block. Not zeros, as the power that a product
 // draws, and with it the clock, depends on the bits of its operands.
 DeviceMemory random_operand(std::int64_t count, DType dtype, cudaStream_t stream) {
   const std::int64_t block = std::min<std::int64_t>(count, std::int64_t{1} << 16);
@@ -53,7 +53,7 @@ DeviceMemory random_operand(std::int64_t count, DType dtype, cudaStream_t stream
   for (std::size_t done = host.size(); done < bytes; done += std::min(done, bytes - done))
     MUO_CUDA_CHECK(cudaMemcpyAsync(device + done, device, std::min(done, bytes - done),
                                    cudaMemcpyDeviceToDevice, stream));
-  MUO_CUDA_CHECK(cudaStreamSynchronize(stream));  // `host` ends here
+  MUO_CUDA_CHECK(cudaStreamSynchronize(stream));  // before `host` is destroyed
   return memory;
 }
 
@@ -69,7 +69,7 @@ GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProble
   const DeviceMemory a = random_operand(p.batch * extents.second.stride, p.in, stream.get());
   const DeviceMemory b = random_operand(p.batch * extents.first.stride, p.in, stream.get());
   const DeviceMemory d = random_operand(p.batch * extents.result.stride, p.out, stream.get());
-  const DeviceMemory c = p.addend == GemmProblem::Addend::kApart
+  const DeviceMemory c = p.addend == GemmProblem::Addend::kSeparate
                              ? random_operand(p.batch * extents.result.stride, p.out, stream.get())
                              : DeviceMemory{};
   const DeviceMemory workspace = device_memory(p.workspace);
@@ -93,7 +93,7 @@ GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProble
   for (const cublasLtMatmulAlgo_t& algorithm : algorithms)
     time_ms(algorithm, 1);  // loads its kernel
   const int repeats = measuring_repeats(time_ms(algorithms.front(), 1));
-  // Round by round, so that a clock that changes meanwhile changes for all; the best of each.
+  // In rounds over all algorithms, so that changes of the clock affect all; takes the best of each.
   std::vector<float> best(algorithms.size(), std::numeric_limits<float>::infinity());
   for (int round = 0; round < kRounds; ++round)
     for (std::size_t i = 0; i < algorithms.size(); ++i)

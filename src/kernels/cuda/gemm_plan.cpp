@@ -47,7 +47,7 @@ constexpr std::array kAttributes = {CUBLASLT_ALGO_CONFIG_ID,
                                     CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID};
 static_assert(kAttributes.size() == GemmAlgorithm::kAttributes.size());
 
-// Empty where the library does not say, as not every algorithm has every attribute.
+// Empty if the library does not report it, as not every algorithm has every attribute.
 std::optional<std::int64_t> attribute_of(const cublasLtMatmulAlgo_t& algorithm,
                                          cublasLtMatmulAlgoConfigAttributes_t attribute) {
   std::int64_t value = 0;  // little-endian: the library's narrower types land in its low bytes
@@ -61,14 +61,14 @@ std::optional<std::int64_t> attribute_of(const cublasLtMatmulAlgo_t& algorithm,
   return value;
 }
 
-// What the heuristic is not told: whether c is another tensor than d. And what it was told: no
-// sums but in fp32, in a fixed order. What the library does not say is no reason against.
+// True if the algorithm supports a c that is another tensor than d, which the heuristic does not
+// consider, and sums in fp32 in a fixed order, as requested. Unreported attributes are accepted.
 bool fits(const cublasLtMatmulAlgo_t& algorithm, const GemmProblem& problem) {
   const auto scheme = attribute_of(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
   if (scheme && *scheme != CUBLASLT_REDUCTION_SCHEME_NONE &&
       *scheme != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
     return false;
-  if (problem.addend != GemmProblem::Addend::kApart) return true;
+  if (problem.addend != GemmProblem::Addend::kSeparate) return true;
   std::int32_t apart = 0;
   std::size_t written = 0;
   const bool said =
@@ -77,7 +77,7 @@ bool fits(const cublasLtMatmulAlgo_t& algorithm, const GemmProblem& problem) {
   return !said || apart != 0;
 }
 
-// Whether the library itself takes the algorithm for the plan, within the workspace.
+// True if the library itself accepts the algorithm for the plan, within the workspace.
 bool accepts(cublasLtHandle_t handle, GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
              std::int64_t workspace_bytes) {
   cublasLtMatmulHeuristicResult_t result{};
@@ -111,8 +111,8 @@ std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, GemmPlan p
   cublasLtMatmulPreferenceOpaque_t preference{};
   MUO_BLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
   prefer<std::uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, problem.workspace);
-  // Where k is split, partial sums are kept in fp32 and added in a second step: a fixed order, and
-  // no rounding but the last. Summing in place, or in the type of d, is excluded.
+  // If k is split, partial sums are stored in fp32 and added in a second step: in a fixed order,
+  // and with a single rounding at the end. This excludes summing in place or in the type of d.
   prefer<std::uint32_t>(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
   const GemmProblem::Alignment& align = problem.alignment;
@@ -120,11 +120,11 @@ std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, GemmPlan p
   prefer<std::uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, align.a);
   prefer<std::uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, align.c);
   prefer<std::uint32_t>(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, align.d);
-  std::array<cublasLtMatmulHeuristicResult_t, kMostCandidates> results{};
+  std::array<cublasLtMatmulHeuristicResult_t, kMaxCandidates> results{};
   int count = 0;
   MUO_BLAS_CHECK(cublasLtMatmulAlgoGetHeuristic(handle, &plan.operation, &plan.first, &plan.second,
                                                 &plan.result, &plan.result, &preference,
-                                                kMostCandidates, results.data(), &count),
+                                                kMaxCandidates, results.data(), &count),
                  "for gemm of ", text_of(problem));
   std::vector<cublasLtMatmulAlgo_t> out;
   for (const auto& result : std::span(results).first(static_cast<std::size_t>(count)))
@@ -149,7 +149,7 @@ cublasLtMatmulAlgo_t restored(cublasLtHandle_t handle, GemmPlan plan, const Gemm
   if (!accepts(handle, plan, algorithm, problem.workspace) || !fits(algorithm, problem) ||
       described(algorithm).attributes != recorded.attributes)
     throw InputError("the table of GEMM algorithms is damaged: its entry for " + text_of(problem) +
-                     " does not compute that; delete the entry, or measure again");
+                     " is invalid: delete the entry or measure again");
   return algorithm;
 }
 

@@ -17,36 +17,36 @@ namespace muo::cuda {
       MUO_FAIL(#call ": ", cublasLtGetStatusName(status) __VA_OPT__(, " ", ) __VA_ARGS__); \
   } while (false)
 
-// How one problem is computed: descriptors and algorithm, fixed when it first comes. Plain data
-// without resources; passed by value, because the library takes pointers to what is not const.
+// Descriptors and algorithm of a problem, fixed at its first call. Plain data without resources;
+// passed by value, because the library takes pointers to non-const.
 struct GemmPlan {
   cublasLtMatmulDescOpaque_t operation{};
   cublasLtMatrixLayoutOpaque_t first{}, second{}, result{};
   cublasLtMatmulAlgo_t algorithm{};
 };
 
-// By the plan's algorithm. `workspace` has the problem's bytes.
+// Computes a product by the plan's algorithm. `workspace` has problem.workspace bytes.
 void run_plan(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& problem,
               const GemmOperands& operands, void* workspace, cudaStream_t stream);
 
-// Everything but the algorithm.
+// A plan without an algorithm.
 GemmPlan describe(const GemmProblem& problem);
 
-// The library's proposals, at most kMostCandidates, its favourite first; all deterministic and of
-// fp32 accumulation. Runs on the host alone. Throws Error if there is none.
-inline constexpr int kMostCandidates = 32;
+// The library's proposals, at most kMaxCandidates, the preferred one first; all are deterministic
+// and accumulate in fp32. Runs on the host only. Throws Error if there is none.
+inline constexpr int kMaxCandidates = 32;
 std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, GemmPlan plan,
                                              const GemmProblem& problem);
 
-// The two forms of an algorithm. `restored` throws InputError if the table's entry is none for this
-// plan.
+// Conversions between the library's form of an algorithm and a table's. `restored` throws
+// InputError if the table's entry is not valid for this plan.
 GemmAlgorithm described(const cublasLtMatmulAlgo_t& algorithm);
 cublasLtMatmulAlgo_t restored(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& problem,
                               const GemmAlgorithm& recorded);
 
-// The fastest candidate, on operands and a stream of its own (temporary memory of the problem's
-// size), and its time. For the caller to see to: no stream of this thread captures, and the GPU has
-// nothing else to do. Throws Error if that memory is not there.
+// The fastest candidate and its time, measured with temporary operands of the problem's size on a
+// temporary stream. The caller ensures that no stream of this thread captures and that the GPU is
+// idle. Throws Error if there is not enough memory.
 struct GemmMeasurement {
   cublasLtMatmulAlgo_t algorithm;
   double microseconds;

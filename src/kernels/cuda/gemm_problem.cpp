@@ -23,12 +23,12 @@ GemmProblem problem_of(const GemmArgs& args) {
   p.transpose_b = args.transpose_b;
   if (args.c && args.beta != 0.0F)
     p.addend =
-        args.c.data == args.d.data ? GemmProblem::Addend::kInPlace : GemmProblem::Addend::kApart;
+        args.c.data == args.d.data ? GemmProblem::Addend::kInPlace : GemmProblem::Addend::kSeparate;
   p.alignment.a = alignment_of(args.a.data);
   p.alignment.b = alignment_of(args.b.data);
   p.alignment.d = alignment_of(args.d.data);
   p.alignment.c =
-      p.addend == GemmProblem::Addend::kApart ? alignment_of(args.c.data) : p.alignment.d;
+      p.addend == GemmProblem::Addend::kSeparate ? alignment_of(args.c.data) : p.alignment.d;
   return p;
 }
 
@@ -44,7 +44,7 @@ std::string text_of(const GemmProblem& p) {
 ColumnMajorProblem column_major(const GemmProblem& p) {
   const std::int64_t all_rows = p.whole != 0 ? p.whole : p.m;
   const std::int64_t all_columns = p.whole != 0 ? p.whole : p.n;
-  // The stored rows of ours are the columns there. `all` is what lies in memory.
+  // Our stored rows are the library's columns. `all` is the whole matrix in memory.
   struct Extents {
     std::int64_t rows, columns;
   };

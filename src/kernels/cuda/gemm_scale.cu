@@ -9,7 +9,7 @@ namespace {
 struct Scale {
   static constexpr int kPacks = 2;
   float beta;
-  bool clears;  // whatever is read
+  bool clears;  // writes zeros, also over NaN
   __device__ __forceinline__ float operator()(float x) const { return clears ? 0.0F : beta * x; }
 };
 

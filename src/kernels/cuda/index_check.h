@@ -7,10 +7,10 @@
 
 namespace muo::cuda {
 
-// A token or target outside its range is a defect of the data. The host throws; a kernel cannot,
-// and must not read beyond a table: it prints one line and stops the device. The next call of the
-// host on this device reports the failure. Not inline and never returning, so that the call costs
-// the kernel no registers.
+// Called for an invalid index, e.g. a token of damaged data. A kernel cannot throw as the host
+// does, and must not read beyond a table: it prints one line and traps. The host's next call on
+// this device reports the failure. Not inlined and noreturn, so that the call costs the kernel no
+// registers.
 [[noreturn, gnu::noinline]] inline __device__ void stop_at_index(const char* what,
                                                                  std::int32_t value,
                                                                  std::int64_t position, int lowest,
@@ -21,7 +21,7 @@ namespace muo::cuda {
   __builtin_unreachable();
 }
 
-// The same for whole warps, of which one lane speaks.
+// stop_at_index if not `inside`, for whole warps, of which one lane prints the line.
 __device__ __forceinline__ void check_index(bool inside, const char* what, std::int32_t value,
                                             std::int64_t position, int lowest, std::int64_t bound) {
   const unsigned outside = __ballot_sync(kAllLanes, inside ? 0 : 1);

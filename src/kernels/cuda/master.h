@@ -8,9 +8,9 @@
 
 namespace muo::cuda {
 
-// Masters as kernels read and write them, N elements at a time: fp32 and a replica that may be
-// absent, 4 bytes read and 4 or 6 written per element; or (weight of uint16) split between it and
-// the replica (base/split_float.h), 4 and 4.
+// Access to master weights, N elements at a time: fp32 with an optional replica, 4 bytes read and 4
+// or 6 written per element; or split between a uint16 weight and the replica (base/split_float.h),
+// 4 bytes read and 4 written.
 struct WholeMaster {
   float* weight;
   BF16* replica;
@@ -70,7 +70,7 @@ struct SplitMaster {
   }
 };
 
-// body(master).
+// Calls body(master).
 template <class Body>
 void with_master(const Tensor& weight, const Tensor& replica, const Body& body) {
   if (weight.dtype == DType::kU16)

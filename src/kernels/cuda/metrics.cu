@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Some kilobytes into pinned host memory, bound by the latency of the bus. A reader on the host may
-// be looking at the sequence. One block: let it have the registers that it wants.
+// Writes some kilobytes to pinned host memory, bound by the latency of the bus. The host may read
+// the sequence concurrently. A single block, so registers are not limited.
 __global__ void __launch_bounds__(kThreads, 1)
     write_metrics_kernel(MetricsRecord* ring, std::int64_t slots, const double* totals,
                          std::int64_t count, const StepScalars* scalars, double* squares_ring,
@@ -24,7 +24,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   const std::int64_t slot = scalars->step % slots;
   auto* to = reinterpret_cast<std::uint64_t*>(ring + slot);
   if (threadIdx.x == 0) {
-    // Marked as being written first: a reader that comes during the next lap must not take the mix.
+    // Marks the record as being written, so that a reader that is one turn of the ring behind does
+    // not use a mix of two records.
     store_release_system(to, 0);
     __threadfence_system();
     MetricsRecord record;

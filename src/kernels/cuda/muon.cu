@@ -14,12 +14,13 @@
 namespace muo::cuda {
 namespace {
 
-constexpr int kWholeMatrix = 512;  // threads where one block serves one matrix
+constexpr int kWholeMatrix = 512;  // threads per block, with one block per matrix
 
 __device__ __forceinline__ double add_square(float v, double sum) {
   return fma(static_cast<double>(v), static_cast<double>(v), sum);
 }
-// Of `values` in fp64, which adds 2 operations to the 10 and more bytes of an element.
+// Adds the squares of `values` in fp64, which costs 2 operations for the 10 or more bytes of an
+// element.
 template <int N>
 __device__ __forceinline__ double add_squares(const Pack<N>& values, double sum) {
 #pragma unroll
@@ -30,7 +31,7 @@ __device__ __forceinline__ double add_squares(const Pack<N>& values, double sum)
 
 // ---- muon_nesterov and muon_input ---------------------------------------------------------------
 
-// m' = lerp(m, g, 1 - mu), x = lerp(g, m', mu), or m' without Nesterov's look-ahead.
+// m' = lerp(m, g, 1 - mu), x = lerp(g, m', look_ahead), as muon_nesterov (kernels/muon.h).
 struct Nesterov {
   const StepScalars* scalars;
   __device__ __forceinline__ float operator()(float g, float m) const {
@@ -38,8 +39,7 @@ struct Nesterov {
   }
 };
 
-// Element-wise (elementwise.h): 4 bytes per element and those of gradient and momentum, bound by
-// bandwidth.
+// Element-wise (elementwise.h): 4 bytes per element plus gradient and momentum, bound by bandwidth.
 template <class G, class M>
 struct NesterovInput {
   static constexpr int kPacks = 2;
@@ -65,9 +65,9 @@ struct NesterovInput {
   }
 };
 
-// First pass of muon_input: the Nesterov input (or the gradient, without momentum) as it is stored,
-// and the norms of its rows. One warp per row: sizeof(G) + sizeof(M) bytes read and sizeof(T)
-// written per element, bound by bandwidth.
+// First pass of muon_input: stores the Nesterov input (without momentum, the gradient) and the
+// norms of its rows as stored. One warp per row: reads sizeof(G) + sizeof(M) bytes and writes
+// sizeof(T) bytes per element, bound by bandwidth.
 template <class T, class G, class M, int N>
 __global__ void __launch_bounds__(kRowThreads)
     muon_input_kernel(T* x, float* norms, const G* g, const M* m, Nesterov nesterov,
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kRowThreads)
   if (lane_id() == 0) norms[row] = static_cast<float>(sqrt(squares));
 }
 
-// What a row is scaled by before the norm divides.
+// The factor of a row, before the division by the norm.
 __device__ __forceinline__ double row_factor(const MuonNormalisation& how, double target,
                                              float norm) {
   return how.equilibrate ? target / fmax(static_cast<double>(norm), kMuonRowFloor) : 1.0;
@@ -101,8 +101,8 @@ __device__ __forceinline__ double divisor(const MuonNormalisation& how, double s
   return sqrt(sum_of_squares) * how.factor + how.eps;
 }
 
-// What every row of a matrix is scaled to, and what divides the result: partials[2 k] and [2 k + 1]
-// of matrix k. One block per matrix, R norms from L2: latency.
+// For matrix k, partials[2 k] <- the norm to which every row is scaled, partials[2 k + 1] <- the
+// divisor of the result. One block per matrix reads R norms from L2: bound by latency.
 __global__ void __launch_bounds__(kWholeMatrix)
     muon_target_kernel(double* partials, const float* norms, std::int64_t rows,
                        MuonNormalisation how) {
@@ -119,9 +119,9 @@ __global__ void __launch_bounds__(kWholeMatrix)
   partials[2 * blockIdx.x + 1] = divisor(how, scaled);
 }
 
-// Only bf16: nanochat rounds a row's factor and product before it takes the norm of what is there,
-// so that sum needs a pass of its own. One warp per row: reads 2 bytes per element. row_squares
-// lies after the targets of all matrices.
+// For bf16 only: nanochat rounds a row's factor and product before it computes the norm, so that
+// sum needs a separate pass. One warp per row: reads 2 bytes per element. row_squares is after the
+// targets of all matrices.
 template <int N>
 __global__ void __launch_bounds__(kRowThreads)
     muon_rounded_squares_kernel(double* row_squares, const double* targets, const BF16* x,
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kWholeMatrix)
 }
 
 // Last pass of muon_input: one warp per row, 2 sizeof(T) bytes per element, bound by bandwidth.
-// fp32 has one factor a row; bf16 rounds the factor, the product and the quotient.
+// fp32 has one factor per row; bf16 rounds the factor, the product and the quotient.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
     muon_normalise_kernel(T* x, const double* targets, const float* norms, std::int64_t all_rows,
@@ -182,8 +182,8 @@ void muon_nesterov(NativeStream stream, const MuonNesterovArgs& args) {
   });
 }
 
-// The gradient's type has no part in the width of an access, on which the order of sums depends:
-// one of bf16 gives the bits of the same values in fp32.
+// The width of an access, which determines the order of sums, does not depend on the gradient's
+// type, so that a bf16 gradient gives the same bits as equal fp32 values.
 template <class T, class G, class M>
 void launch_input(NativeStream stream, const MuonInputArgs& args) {
   using Width = Narrower<T, M>;
@@ -203,8 +203,8 @@ void muon_input(NativeStream stream, const MuonInputArgs& args) {
   const std::int64_t matrices = args.x.shape[0], rows = args.x.shape[1], columns = args.x.shape[2];
   const std::int64_t all_rows = matrices * rows;
   if (args.x.numel() == 0) return;
-  MUO_CHECK(2 * matrices + all_rows <= kMostPartials, "muon_input of ", args.x.shape.text(),
-            ": more rows than a stream has scratch for");
+  MUO_CHECK(2 * matrices + all_rows <= kMaxPartials, "muon_input of ", args.x.shape.text(),
+            ": too many rows for a stream's scratch");
   double* targets = context_of(stream).partials;
   double* row_squares = targets + 2 * matrices;
   auto* norms = args.row_norms.as<float>();
@@ -232,7 +232,7 @@ void muon_input(NativeStream stream, const MuonInputArgs& args) {
 
 constexpr int kStripe = 8;  // warps that share a stripe of columns
 
-// The scratch of a stream: the scale of each matrix, then sums of squares, one for each range of
+// Use of a stream's scratch: the scale of each matrix, then sums of squares, one for each range of
 // the short side and index of the long side: sums[(matrix * ranges + range) * length + i].
 struct Scratch {
   double* scales;
@@ -253,9 +253,9 @@ __global__ void __launch_bounds__(kRowThreads)
   if (lane_id() == 0) sums[row] = sum;
 }
 
-// R < C: sums along columns. A block takes a stripe of 32 N columns and one range of rows;
-// its warps take every kStripe-th row, and their sums meet in shared memory, in order. sizeof(T)
-// bytes per element, bound by bandwidth. Grid: stripes, ranges, matrices.
+// R < C: sums along columns. A block takes a stripe of 32 N columns and one range of rows; each of
+// its warps takes every kStripe-th row, and their sums are added in shared memory, in order.
+// sizeof(T) bytes per element, bound by bandwidth. Grid: stripes, ranges, matrices.
 template <class T, int N>
 __global__ void __launch_bounds__(kStripe * 32)
     column_sums_kernel(double* sums, const T* x, std::int64_t rows, std::int64_t columns,
@@ -289,8 +289,8 @@ __global__ void __launch_bounds__(kStripe * 32)
   }
 }
 
-// Muon+ and NorMuon's variance from the sums: new_variance, and the scale of the matrix that the
-// next launch divides by the root of the variance. One block per matrix: latency.
+// Muon+ and NorMuon's variance from the sums: new_variance, and the scale of the matrix, which the
+// next launch divides by the root of the variance. One block per matrix: bound by latency.
 __global__ void __launch_bounds__(kWholeMatrix)
     muon_variance_kernel(Scratch scratch, float* new_variance, const float* variance,
                          const StepScalars* scalars, std::int64_t length, double n,
@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(kWholeMatrix)
     scratch.scales[matrix] = plus * norm / fmax(sqrt(rescaled), kMuonRescaleFloor);
 }
 
-// u = x scale / sqrt(variance of its row, or column). One warp per row: sizeof(T) + 4 bytes per
+// u = x scale / sqrt(variance of x's row or column). One warp per row: sizeof(T) + 4 bytes per
 // element, bound by bandwidth. u may be x.
 template <class T, int N, bool kPerRow>
 __global__ void __launch_bounds__(kRowThreads)
@@ -341,13 +341,13 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
-// So many ranges of rows that the blocks fill a GPU when there are few matrices, and that fit the
-// scratch.
+// The number of ranges of rows, chosen so that the blocks fill a GPU even for few matrices and that
+// the sums fit into the scratch.
 std::int64_t ranges_of(std::int64_t matrices, std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t kRowsOfRange = 128;
-  const std::int64_t most = (kMostPartials - matrices) / (matrices * std::max(rows, columns));
+  const std::int64_t most = (kMaxPartials - matrices) / (matrices * std::max(rows, columns));
   MUO_CHECK(most >= 1, "muon_scale of ", matrices, " matrices of ", rows, " x ", columns,
-            ": more rows and columns than a stream has scratch for");
+            ": too many rows and columns for a stream's scratch");
   return rows >= columns ? 1 : std::min(ceil_div(rows, kRowsOfRange), most);
 }
 
@@ -381,10 +381,9 @@ void muon_scale(NativeStream stream, const MuonScaleArgs& args) {
 
 // ---- muon_commit --------------------------------------------------------------------------------
 
-// The state after the step, if every rank agreed that it is finite: else nothing. A thread takes N
-// neighbours: 12 bytes per element (8 with a momentum of bf16, whose rounding adds some 10 integer
-// operations, and 60 per thread), those of the gradient and those of the master, bound by
-// bandwidth.
+// Writes the state after the step, if scalars.commit. A thread takes N consecutive elements. Per
+// element, 12 bytes (8 with a bf16 momentum, whose rounding adds some 10 integer operations, and 60
+// per thread) plus gradient and master, bound by bandwidth.
 template <class M, class G, class Master>
 struct Commit {
   Master master;

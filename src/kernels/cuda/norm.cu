@@ -8,8 +8,8 @@
 namespace muo::cuda {
 namespace {
 
-// One warp per row, a lane every 32nd vector. Memory sees 2 sizeof(T) bytes per element: bound by
-// bandwidth.
+// One warp per row; a lane takes every 32nd vector. 2 sizeof(T) bytes of memory traffic per
+// element: bound by bandwidth.
 template <class T, int N, int K>
 __global__ void __launch_bounds__(kRowThreads)
     rms_norm_kernel(T* y, float* rstd, const T* x, std::int64_t n, std::int64_t c, float eps) {
@@ -27,8 +27,8 @@ __global__ void __launch_bounds__(kRowThreads)
   if (lane_id() == 0) rstd[row] = factor;
 }
 
-// As the forward: one warp per row. Reads dy and y, writes dx, and reads it before if kAccumulate:
-// 3 or 4 sizeof(T) bytes per element, bound by bandwidth. dx may be dy.
+// One warp per row, as forward. Reads dy and y, writes dx, and reads dx first if kAccumulate: 3 or
+// 4 sizeof(T) bytes per element, bound by bandwidth. dx may be dy.
 template <class T, int N, int K, bool kAccumulate>
 __global__ void __launch_bounds__(kRowThreads)
     rms_norm_backward_kernel(T* dx, const T* dy, const T* y, const float* rstd, std::int64_t n,

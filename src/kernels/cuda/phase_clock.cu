@@ -6,21 +6,21 @@
 namespace muo::cuda {
 namespace {
 
-// One thread, 48 bytes: it costs what a launch costs, which the phase after it is charged with.
-__global__ void lap_kernel(PhaseClock* clock, int phase) {
+// One thread, 48 bytes: bound by the latency of a launch, which counts towards the next phase.
+__global__ void mark_phase_kernel(PhaseClock* clock, int phase) {
   const auto now = static_cast<std::int64_t>(global_timer_ns());
   if (clock->last != 0) {
     clock->elapsed[phase] += now - clock->last;
-    ++clock->laps[phase];
+    ++clock->marks[phase];
   }
   clock->last = now;
 }
 
-void lap(NativeStream stream, const LapArgs& args) {
-  launch(lap_kernel, 1, 1, 0, stream, args.clock.as_struct<PhaseClock>(), args.phase);
+void mark_phase(NativeStream stream, const MarkPhaseArgs& args) {
+  launch(mark_phase_kernel, 1, 1, 0, stream, args.clock.as_struct<PhaseClock>(), args.phase);
 }
 
-const KernelRegistration registration(&lap);
+const KernelRegistration registration(&mark_phase);
 
 }  // namespace
 }  // namespace muo::cuda

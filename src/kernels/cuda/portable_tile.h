@@ -9,9 +9,9 @@
 #include "kernels/dispatch.h"
 #include "runtime/cuda/vector.h"
 
-// What attention in fp32 arithmetic is made of: of fp32 or bf16, for any head size. It exists for
-// parity with the host and for what the tensor-core kernels do not take, so it is short rather than
-// fast.
+// Building blocks of attention in fp32 arithmetic, for fp32 or bf16 tensors and any head size. It
+// exists for parity with the host and for problems that the tensor-core kernels do not support, so
+// it is short rather than fast.
 namespace muo::cuda::portable {
 
 inline constexpr int kThreads = 128;
@@ -19,7 +19,7 @@ inline constexpr int kThreads = 128;
 using Geometry = AttentionGeometry<std::int64_t>;
 template <bool kDocuments>
 using Seen = Visibility<std::int64_t, kDocuments>;
-// A query behind the row's last begins where that does.
+// Queries beyond the row's end use the document start of the last query.
 template <bool kDocuments>
 __device__ __forceinline__ bool visible(const Seen<kDocuments>& seen, std::int64_t query,
                                         std::int64_t key) {
@@ -29,22 +29,22 @@ __device__ __forceinline__ bool visible(const Seen<kDocuments>& seen, std::int64
     return seen.visible(query, key);
 }
 
-// A tile of kTile x kTile pairs: a thread has two neighbouring rows and every kAcross-th column; of
-// a row of D features it has every kAcross-th group of four. The threads of a row are neighbours.
+// A tile of kTile x kTile pairs. A thread has two adjacent rows and every kAcross-th column; in
+// rows of D features it has every kAcross-th group of four. The threads of a row are adjacent.
 template <int D>
 struct Layout {
   static constexpr int kTile = D <= 128 ? 32 : 16;
   static constexpr int kAcross = 2 * kThreads / kTile;
   static constexpr int kColumns = kTile / kAcross;
   static constexpr int kGroups = D / 4 / kAcross;
-  static constexpr int kStride = D + 4;          // of rows in shared memory: keeps columns apart
+  static constexpr int kStride = D + 4;          // of rows in shared memory: avoids bank conflicts
   static constexpr int kPairStride = kTile + 1;  // of rows of probabilities
   static constexpr int kRows = kTile * kStride;
   static constexpr int kPairs = kTile * kPairStride;
   static_assert(kColumns * kAcross == kTile && kGroups * kAcross * 4 == D);
 
-  using Pairs = float[2][kColumns];   // what a thread has of a tile of pairs
-  using Sums = float[2][kGroups][4];  // and of rows of features
+  using Pairs = float[2][kColumns];   // a thread's part of a tile of pairs
+  using Sums = float[2][kGroups][4];  // a thread's part of rows of features
 };
 
 // P or dS as an operand, for tensors of T.
@@ -66,31 +66,31 @@ __device__ HeadRows<T> rows_of(T* tensor, const Geometry& g, std::int64_t row, s
 template <class T>
 __device__ HeadRows<T> kv_rows_of(T* tensor, const Geometry& g, std::int64_t row,
                                   std::int64_t kv_head) {
-  const std::int64_t stride = g.heads / g.group * g.h;  // kv_stride() takes 16 registers more here
+  const std::int64_t stride = g.heads / g.group * g.h;  // kv_stride() would take 16 more registers
   return {tensor + row * g.t * stride + kv_head * g.h, stride};
 }
 
-// A block has kTile rows, queries or keys, of one head, and pairs them with one tile of the other
-// side after the other. This is what a thread does of it.
+// A thread's part of a block. The block has kTile rows, queries or keys, of one head, and pairs
+// them with one tile of the other side after another.
 template <int D>
 struct TileBlock {
   using L = Layout<D>;
   const Geometry& g;
-  std::int64_t first = std::int64_t{blockIdx.x} * L::kTile;  // of the block's rows
+  std::int64_t first = std::int64_t{blockIdx.x} * L::kTile;  // first row of the block
   std::int64_t head = blockIdx.y, batch_row = blockIdx.z;
-  int row = static_cast<int>(threadIdx.x) / L::kAcross * 2;  // of the thread's two
+  int row = static_cast<int>(threadIdx.x) / L::kAcross * 2;  // first of the thread's two rows
   int across = static_cast<int>(threadIdx.x) % L::kAcross;
 
   __device__ explicit TileBlock(const Geometry& geometry) : g(geometry) {}
 
   __device__ int column(int c) const { return across + c * L::kAcross; }
-  // The keys that the block's queries see lie in tiles from here to min(t, first + kTile).
+  // The keys that the block's queries see are in tiles from here to min(t, first + kTile).
   template <bool kDocuments>
   __device__ std::int64_t first_key(const Seen<kDocuments>& seen) const {
     return seen.first_key(first) / L::kTile * L::kTile;
   }
 
-  // Rows [begin, begin + kTile) of a head, widened; zeros from row t and column h on.
+  // Copies rows [begin, begin + kTile) of a head, widened; zeros from row t and column h on.
   template <class T>
   __device__ void copy(float* to, const HeadRows<T>& from, std::int64_t begin) const {
     for (int i = static_cast<int>(threadIdx.x); i < L::kTile * D; i += kThreads) {
@@ -120,7 +120,7 @@ struct TileBlock {
     }
   }
 
-  // sums += pairs y, for rows `row` and `row + 1` of the pairs.
+  // sums += pairs * y, for rows `row` and `row + 1` of the pairs.
   __device__ void add(typename L::Sums& sums, const float* pairs, const float* y) const {
     for (int j = 0; j < L::kTile; ++j) {
       const float p[2] = {pairs[row * L::kPairStride + j], pairs[(row + 1) * L::kPairStride + j]};
@@ -146,7 +146,7 @@ struct TileBlock {
         pairs[(row + i) * L::kPairStride + column(c)] = operand<T>(x[i][c]);
   }
 
-  // Writes the block's rows, each times its factor.
+  // Writes the thread's part of the block's rows, each times its factor.
   template <class T>
   __device__ void write(const HeadRows<T>& to, const typename L::Sums& sums, float factor0,
                         float factor1) const {
@@ -163,8 +163,8 @@ struct TileBlock {
   }
 };
 
-// Blocks for all rows of `heads` heads, each with shared memory for `tiles` tiles of rows and
-// `pairs` tiles of pairs.
+// Launches blocks for all rows of `heads` heads, each with shared memory for `tiles` tiles of rows
+// and `pairs` tiles of pairs.
 template <int D, class Tensors>
 void launch_blocks(void (*kernel)(Tensors), NativeStream stream, const Shape& q, std::int64_t heads,
                    int tiles, int pairs, const Tensors& tensors) {
@@ -175,8 +175,8 @@ void launch_blocks(void (*kernel)(Tensors), NativeStream stream, const Shape& q,
       kThreads, (tiles * L::kRows + pairs * L::kPairs) * sizeof(float), stream, tensors);
 }
 
-// body.operator()<T, D, kDocuments>() with the type of the tensors and the narrowest layout for
-// their heads.
+// Calls body.operator()<T, D, kDocuments>() with the type of the tensors and the narrowest layout
+// for their heads.
 template <class Args, class Body>
 void with_layout(const Args& args, const Body& body) {
   dispatch(args.q.dtype, [&]<class T>() {

@@ -8,9 +8,8 @@
 namespace muo::cuda {
 namespace {
 
-// By strides of the grid, in fp64: sizeof(T) bytes per element, bound by bandwidth (an fp64
-// addition a number is below that on the GPUs that have fp64 units; on others the sum is bound by
-// them). Elements left over by vectors are taken by block 0.
+// Grid-stride, in fp64: sizeof(T) bytes per element, bound by bandwidth, or by the fp64 addition
+// per element on GPUs with few fp64 units. Block 0 adds the elements that fill no vector.
 template <class T, int N, bool kSquares>
 __global__ void __launch_bounds__(kSumThreads)
     sum_kernel(const T* x, std::int64_t count, double* partials) {
@@ -32,7 +31,7 @@ __global__ void __launch_bounds__(kSumThreads)
   if constexpr (N > 1)
     if (const std::int64_t i = packs * N + threadIdx.x; blockIdx.x == 0 && i < count)
       add(to_float(x[i]));
-  leave_partial(partials, gridDim.x, 0, sum);
+  write_partial(partials, gridDim.x, 0, sum);
 }
 
 struct PutSum {
@@ -46,7 +45,7 @@ struct PutSum {
   }
 };
 
-// bf16 is taken by four too, 8 bytes at a time, so that its sums run in the order of fp32's.
+// bf16 is read in fours too, 8 bytes at a time, so that its sums have the order of fp32's.
 template <class T, bool kSquares>
 void sum_of(NativeStream stream, const Tensor& x, const PutSum& put) {
   const std::int64_t count = x.numel();
@@ -60,7 +59,7 @@ void sum_of(NativeStream stream, const Tensor& x, const PutSum& put) {
 
 constexpr int kTotals = 4;
 
-// By strides of the grid: 8 bytes per position and a look-up in a table that L2 holds.
+// Grid-stride: 8 bytes per position and a look-up in a table that fits into L2.
 __global__ void __launch_bounds__(kSumThreads)
     loss_totals_kernel(const float* losses, const std::int32_t* targets, const std::int32_t* bytes,
                        std::int64_t count, std::int64_t vocab, double* partials) {
@@ -82,7 +81,7 @@ __global__ void __launch_bounds__(kSumThreads)
   }
 #pragma unroll
   for (int s = 0; s < kTotals; ++s)
-    leave_partial(partials, gridDim.x, s, totals[s]);
+    write_partial(partials, gridDim.x, s, totals[s]);
 }
 
 struct AddTotals {

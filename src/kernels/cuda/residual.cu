@@ -9,7 +9,7 @@
 namespace muo::cuda {
 namespace {
 
-// What mixes, on the device: null counts as the value it is absent for.
+// The learned weights, on the device; null stands for the default.
 struct Lambdas {
   const float* alpha;
   const float* beta;
@@ -23,9 +23,9 @@ Lambdas lambdas_of(const Args& args) {
   return {data_or_null<float>(args.alpha), data_or_null<float>(args.beta), args.sign};
 }
 
-// One warp per row, a lane every 32nd vector; x and z are read once from memory and mixed twice.
-// Writes y and, if kept, mixed: 2 to 4 sizeof(T) bytes per element, bound by bandwidth. The norm is
-// that of what is stored.
+// One warp per row; a lane takes every 32nd vector. x and z are read once from memory and mixed
+// twice. Writes y and, if given, mixed: 2 to 4 sizeof(T) bytes per element, bound by bandwidth. The
+// norm is that of the stored values.
 template <class T, int N, int K>
 __global__ void __launch_bounds__(kRowThreads)
     mix_norm_kernel(T* y, float* rstd, T* mixed, const T* x, const T* z, Lambdas lambdas,
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kRowThreads)
   if (lane_id() == 0) rstd[row] = factor;
 }
 
-// Plain data. x: null without alpha, and then y is not; z and dz: null without beta.
+// Plain data. Without alpha x is null, with it y; without beta z and dz are null.
 template <class T>
 struct MixNormBackward {
   T* dx;
@@ -72,9 +72,9 @@ struct MixNormBackward {
   std::int64_t c;
 };
 
-// One warp per row, by strides of the grid; a lane every 32nd vector. Reads dy, x and z (twice, the
-// second time from L1), dx and dz to add to them, and writes these two: up to 7 sizeof(T) bytes per
-// element, bound by bandwidth. Sums: fp32 within a row's lane, fp64 beyond.
+// One warp per row, grid-stride; a lane takes every 32nd vector. Reads dy, x and z (twice, the
+// second time from L1), reads dx and dz if it adds to them, and writes these two: up to 7 sizeof(T)
+// bytes per element, bound by bandwidth. Sums are fp32 within a lane's part of a row, else fp64.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads, 8)
     mix_norm_backward_kernel(MixNormBackward<T> a, double* partials) {
@@ -113,12 +113,12 @@ __global__ void __launch_bounds__(kRowThreads, 8)
     dalpha += static_cast<double>(sum_x);
     dbeta += static_cast<double>(sum_z);
   }
-  leave_partial(partials, gridDim.x, 0, dalpha);
-  leave_partial(partials, gridDim.x, 1, dbeta);
+  write_partial(partials, gridDim.x, 0, dalpha);
+  write_partial(partials, gridDim.x, 1, dbeta);
 }
 
 struct PutLambdaGradients {
-  float* dalpha;  // null: not wanted
+  float* dalpha;  // null if absent
   float* dbeta;
   double sign;
   bool accumulate;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Once at start-up: one thread per entry, in fp64.
+// Runs once, at start-up: one thread per entry, in fp64.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     rotary_table_kernel(T* cosines, T* sines, std::int64_t t, std::int64_t half, double base) {
@@ -23,20 +23,20 @@ __global__ void __launch_bounds__(kThreads)
   sines[i] = from_float<T>(static_cast<float>(sin(angle)));
 }
 
-// Where a head row and its angles lie. Both kernels give a row to kLanes neighbouring lanes, a lane
-// every kLanes-th vector of either half; half a row of 64 or 128 bf16 is one vector a lane.
+// Addressing of head rows and their angles. In both kernels kLanes adjacent lanes share a row, and
+// a lane has every kLanes-th vector of either half; for rows of 64 or 128 bf16 that is one vector.
 struct Rows {
   std::int64_t count, half;
-  std::uint32_t heads, t;  // a division of 64 bits costs as much as the rest of the kernel
+  std::uint32_t heads, t;  // a 64-bit division would cost as much as the rest of the kernel
   std::int64_t first_position;
 
   __device__ __forceinline__ std::int64_t angles_of(std::int64_t row) const {
     return (first_position + static_cast<std::uint32_t>(row) / heads % t) * half;
   }
 };
-// Where each sequence begins, in device memory.
+// The first position of each sequence, in device memory.
 struct Positions {
-  const std::int32_t* of;  // a sequence
+  const std::int32_t* of;  // by sequence
   std::int64_t table_rows;
 
   // The whole warp calls it.
@@ -55,13 +55,13 @@ __device__ __forceinline__ std::int64_t row_of_thread() {
   return (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) / kLanes;
 }
 
-// Reads x (the second time from L1) and the angles, which L2 holds; writes x and one rstd a row:
+// Reads x (the second time from L1) and the angles, which are in L2; writes x and one rstd per row:
 // 2 sizeof(T) bytes per element, bound by bandwidth.
 template <class T, int N, int kLanes>
 __device__ __forceinline__ void rotary_norm_row(T* x, float* rstd, const T* cosines, const T* sines,
                                                 const Rows& rows, std::int64_t row,
                                                 std::int64_t angles, float scale, float eps) {
-  const std::int64_t half = row < rows.count ? rows.half : 0;  // others only help to sum
+  const std::int64_t half = row < rows.count ? rows.half : 0;  // others only join the warp's sum
   const std::int64_t first = threadIdx.x % kLanes * N;
   x += row * rows.half * 2;
   const auto rotated = [&](std::int64_t j, Pack<N>& r1, Pack<N>& r2) {
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads)
   rotary_norm_row<T, N, kLanes>(x, rstd, cosines, sines, rows, row, rows.angles_of(row), scale,
                                 eps);
 }
-// A kernel of its own, as the check of positions takes registers.
+// A separate kernel, as the check of positions takes registers.
 template <class T, int N, int kLanes>
 __global__ void __launch_bounds__(kThreads, 2)
     rotary_norm_at_kernel(T* x, float* rstd, const T* cosines, const T* sines, Rows rows,
@@ -152,8 +152,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// body.operator()<T, N, kLanes>() for rows of two halves, of tensors at these addresses. Few lanes
-// a row leave none idle.
+// Calls body.operator()<T, N, kLanes>() for rows of two halves, with `addresses` of the tensors and
+// as few lanes per row as leave none idle.
 template <class Body>
 void with_lanes(DType dtype, std::int64_t half, std::initializer_list<const void*> addresses,
                 const Body& body) {

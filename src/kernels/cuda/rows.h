@@ -7,14 +7,14 @@
 #include "kernels/dispatch.h"
 #include "runtime/cuda/vector.h"
 
-// Kernels in which a warp has a row, and a lane every 32nd access of it.
+// Common parts of kernels with one warp per row, in which a lane takes every 32nd access.
 namespace muo::cuda {
 
 inline constexpr int kRowThreads = 128;
 inline constexpr std::int64_t kRowsOfBlock = kRowThreads / kWarp;
 
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x % 32); }
-// The warp's row, which may be behind the last.
+// The warp's row, which may be beyond the last.
 __device__ __forceinline__ std::int64_t row_of_warp() {
   return std::int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.x / 32;
 }
@@ -27,8 +27,8 @@ void launch_rows(void (*kernel)(Parameters...), NativeStream stream, std::int64_
          std::forward<Arguments>(arguments)...);
 }
 
-// A lane's accesses to a row of c elements, each of N elements at i: body(k, i). With K > 0 there
-// are K at most, and k is known when it compiles.
+// Calls body(k, i) for a lane's accesses to a row of c elements, each of N elements at i. With K >
+// 0 there are at most K, and the loop is unrolled, so that k is a compile-time constant.
 template <int N, int K, class Body>
 __device__ __forceinline__ void each_access(std::int64_t c, const Body& body) {
   const std::int64_t first = std::int64_t{lane_id()} * N;
@@ -42,8 +42,8 @@ __device__ __forceinline__ void each_access(std::int64_t c, const Body& body) {
   }
 }
 
-// What a lane reads of a row. With K > 0 it is held as it lies in memory, all of it on its way
-// before the first is used; else each access reads memory, the second time L1.
+// A lane's part of a row. With K > 0 it is held in registers in its storage format, and all loads
+// are issued before the first value is used; else each access reads memory, the second time L1.
 template <class T, int N, int K>
 class HeldRow {
  public:
@@ -64,8 +64,8 @@ class HeldRow {
   uint4 held_[K > 0 ? K : 1];
 };
 
-// body.operator()<T, N>() with the type in which tensors are stored, and the elements of one access
-// to rows of `length` of them at these addresses (null: not given).
+// Calls body.operator()<T, N>() with the storage type of tensors and the number of elements of one
+// access to rows of `length` elements at `addresses` (null: absent).
 template <class Body>
 void dispatch_packs(DType dtype, std::int64_t length, std::initializer_list<const void*> addresses,
                     const Body& body) {
@@ -75,7 +75,7 @@ void dispatch_packs(DType dtype, std::int64_t length, std::initializer_list<cons
   });
 }
 
-// The same with <T, N, K>, K as of HeldRow.
+// The same with <T, N, K>, with K of HeldRow.
 template <class Body>
 void dispatch_held_rows(DType dtype, std::int64_t length,
                         std::initializer_list<const void*> addresses, const Body& body) {

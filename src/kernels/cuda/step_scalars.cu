@@ -5,7 +5,7 @@
 namespace muo::cuda {
 namespace {
 
-// One thread each: a few hundred bytes, bound by the latency of a launch and of memory.
+// One thread per kernel: a few hundred bytes, bound by the latency of a launch and of memory.
 
 __global__ void advance_step_kernel(StepScalars* scalars, const HyperParameters* hyper) {
   fill_step_scalars(*hyper, *scalars);

@@ -10,10 +10,10 @@ namespace muo::cuda {
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
-// Sums and maxima over threads. The order is that of a butterfly, the same on every run; all
+// Sums and maxima over threads, in the order of a butterfly, which is the same on every run; all
 // threads get the same bits.
 
-// Over kLanes neighbouring lanes, a power of two; the whole warp calls it.
+// The sum over kLanes adjacent lanes, a power of two; the whole warp calls it.
 template <int kLanes = 32, class T>
 __device__ __forceinline__ T warp_sum(T x) {
 #pragma unroll
@@ -30,8 +30,8 @@ __device__ __forceinline__ float warp_max(float x) {
   return x;
 }
 
-// Of a one-dimensional block of whole warps, 1024 threads at most. All threads call it; it is a
-// barrier, and may be called again at once.
+// Reduction over a one-dimensional block of whole warps, with at most 1024 threads. All threads
+// call it; it is a barrier, and may be called again immediately.
 template <class T, class Combine>
 __device__ __forceinline__ T block_reduce(T x, T neutral, const Combine& combine) {
   __shared__ T of_warps[32];
@@ -54,7 +54,7 @@ __device__ __forceinline__ float block_max(float x) {
   return block_reduce(x, -INFINITY, [](float v) { return warp_max(v); });
 }
 
-// A sum over the indices below n by a block of kThreads threads: add(i, sum) returns `sum` plus the
+// A sum over the indices below n by a block of kThreads threads; add(i, sum) returns `sum` plus the
 // term of i.
 template <int kThreads, class Add>
 __device__ __forceinline__ double block_sum_of(std::int64_t n, const Add& add) {
@@ -64,13 +64,13 @@ __device__ __forceinline__ double block_sum_of(std::int64_t n, const Add& add) {
   return block_sum(total);
 }
 
-// Sums over a whole tensor take two launches: every block of the first leaves one partial for each
-// sum, then one block a sum adds them up. The order depends on the grid alone, so the bits are the
-// same on every run. partial(s, b) is at StreamContext::partials[s * blocks + b].
+// Sums over a whole tensor take two launches: every block of the first writes one partial per sum,
+// then one block per sum adds them up. The order depends on the grid only, so the bits are the same
+// on every run. Block b's partial of sum s is StreamContext::partials[s * blocks + b].
 
 inline constexpr int kSumThreads = 256;
 
-// bf16 gets what fp32 would, rounded.
+// out <- [out if accumulate] + total, rounded to fp32, and for bf16 once more.
 template <class T>
 __device__ __forceinline__ void put_float(T* out, double total, bool accumulate) {
   const double sum = accumulate ? static_cast<double>(to_float(*out)) + total : total;
@@ -93,8 +93,8 @@ void finish_sums(NativeStream stream, std::int64_t blocks, int sums, const Put& 
          static_cast<const double*>(context_of(stream).partials), blocks, put);
 }
 
-// For the first launch: the whole block calls it.
-__device__ __forceinline__ void leave_partial(double* partials, std::int64_t blocks, int sum,
+// Writes a block's partial in the first launch; the whole block calls it.
+__device__ __forceinline__ void write_partial(double* partials, std::int64_t blocks, int sum,
                                               double value) {
   value = block_sum(value);
   if (threadIdx.x == 0) partials[sum * blocks + blockIdx.x] = value;

@@ -13,10 +13,10 @@ namespace {
 constexpr int kTile = 32;
 constexpr int kThreadRows = 8;
 
-// What lies above the diagonal from what lies below, and the diagonal plus `diagonal`. A block
-// takes a tile of 32 x 32 through shared memory, so that both sides are accessed along rows; tiles
-// above the diagonal have nothing to do. sizeof(T) bytes per element of d, bound by bandwidth.
-// Grid: tiles of a row, tiles of a column, matrices.
+// Mirrors the part below the diagonal and adds `diagonal` to the diagonal. A block moves a tile of
+// 32 x 32 through shared memory, so that both sides are accessed along rows; blocks of tiles above
+// the diagonal return at once. sizeof(T) bytes per element of d, bound by bandwidth. Grid: tiles of
+// a row, tiles of a column, matrices.
 template <class T>
 __global__ void __launch_bounds__(kTile* kThreadRows)
     mirror_kernel(T* d, float diagonal, std::int64_t n) {
@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(kTile* kThreadRows)
   }
 }
 
-// Of a product on tensor cores: large enough for their rate, and 3 of them for n = 768 save a third
-// of the work.
+// Rows per product on tensor cores: enough for their full rate, and 3 products for n = 768 save a
+// third of the work.
 constexpr std::int64_t kRows = 256;
 
 void symmetric_product(NativeStream stream, const SymmetricProductArgs& args) {
@@ -60,9 +60,9 @@ void symmetric_product(NativeStream stream, const SymmetricProductArgs& args) {
                       .whole = n,
                       .addend = !adds                        ? GemmProblem::Addend::kNone
                                 : args.c.data == args.d.data ? GemmProblem::Addend::kInPlace
-                                                             : GemmProblem::Addend::kApart,
+                                                             : GemmProblem::Addend::kSeparate,
                       .alignment = {}};
-  // A run of rows of d after the other, up to and with their block on the diagonal.
+  // Computes d in blocks of rows, each up to and including its block on the diagonal.
   for (std::int64_t row = 0; row < n; row += kRows) {
     const auto at = [bytes](const Tensor& t, std::int64_t element) {
       return static_cast<std::byte*>(t.data) + element * bytes;

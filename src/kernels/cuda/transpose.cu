@@ -10,7 +10,7 @@ namespace {
 constexpr int kTile = 32;
 constexpr int kThreadRows = 8;
 
-// A block takes a tile of 32 x 32 through shared memory, so that both x and y are accessed along
+// A block moves a tile of 32 x 32 through shared memory, so that both x and y are accessed along
 // rows. sizeof(From) + sizeof(To) bytes per element, bound by bandwidth. Grid: tiles of a row of x,
 // tiles of a column, matrices.
 template <class To, class From>

@@ -9,15 +9,15 @@
 namespace muo::cuda {
 namespace {
 
-// Passed by value: no table in device memory that somebody would have to fill.
+// Passed by value, so that no table in device memory has to be filled.
 constexpr int kPiecesOfLaunch = 128;
 struct Pieces {
   UpdatePiece of[kPiecesOfLaunch];
   int count;
 };
 
-// A block per parameter: that of its first piece takes all of them. 24 bytes a part, of which there
-// is one for kCommitPart elements: bound by the latency of a launch and of memory.
+// One block per parameter, the block of its first piece, processes all its pieces. 24 bytes per
+// part of kCommitPart elements: bound by the latency of a launch and of memory.
 __global__ void __launch_bounds__(kSumThreads)
     sum_update_squares_kernel(double* sums, const double* squares, Pieces pieces) {
   const auto first = static_cast<int>(blockIdx.x);

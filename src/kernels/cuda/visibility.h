@@ -8,15 +8,15 @@
 
 namespace muo::cuda {
 
-// Which pairs of one batch row are visible: those that the window lets through and, where
-// kDocuments, that lie in one document.
+// The visible pairs of one batch row: those within the window and, if kDocuments, within one
+// document.
 template <class Int, bool kDocuments>
 struct Visibility {
   const AttentionGeometry<Int>& g;
-  const std::int32_t* starts = nullptr;  // of the queries from `origin` on that are asked for
+  const std::int32_t* starts = nullptr;  // document starts of the queries from `origin` on
   Int origin = 0;
 
-  // `starts` (b, t), or null.
+  // For batch row `row`; `starts` is (b, t), or null.
   static __device__ __forceinline__ Visibility of_row(const AttentionGeometry<Int>& g,
                                                       const std::int32_t* starts, Int row) {
     return {g, kDocuments ? starts + row * g.t : nullptr};
@@ -28,8 +28,8 @@ struct Visibility {
     else
       return g.visible(query, key);
   }
-  // The key, and so every key before it, is too far back for the query, and so for every query
-  // behind it. Twice, as a sum of what stays in a loop costs nothing there.
+  // True if the key, and so every key before it, is too far back for the query, and so for every
+  // query after it. There are two forms, so that loops over either can hoist their sum.
   __device__ __forceinline__ bool key_is_before(Int key, Int query) const {
     if constexpr (kDocuments)
       return key < first_key(query);
@@ -42,17 +42,17 @@ struct Visibility {
     else
       return query > key + g.window;
   }
-  // The first key that the query sees, and so the first that one from it on does.
+  // The first key that the query sees, and so a lower bound for all queries after it.
   __device__ __forceinline__ Int first_key(Int query) const {
     if constexpr (kDocuments)
       return max(query - g.window, start(query));
     else
       return max(Int{0}, query - g.window);
   }
-  // The last query up to `last` of the document that the key lies in, or of one before it. The
-  // whole warp calls it, as it searches 32 queries at a time.
+  // The last query, up to `last`, in the document of the key or in one before it. The whole warp
+  // calls it, as it searches 32 queries at a time.
   __device__ __forceinline__ Int last_of_document(Int key, Int last) const {
-    Int found = key, end = last + 1;  // it is in [found, end)
+    Int found = key, end = last + 1;  // the result is in [found, end)
     while (end - found > 1) {
       const Int step = (end - found + 30) / 32;
       const Int query = found + step * (lane_id() + 1);
@@ -63,7 +63,7 @@ struct Visibility {
   }
 };
 
-// body.operator()<kDocuments>(): so that attention without documents does not pay for them.
+// Calls body.operator()<kDocuments>(), so that attention without documents does not pay for them.
 template <class Args, class Body>
 void with_documents(const Args& args, const Body& body) {
   if (args.starts)

@@ -4,9 +4,9 @@
 #include "kernels/cuda/warpgroup_tile.h"
 #include "runtime/cuda/compute_capability.h"
 
-// The backward pass of flash_backward.cu for compute capability 9.0, by products of warpgroups and
-// copies of tiles. As there, scores are computed by both kernels, so that every sum has one owner
-// and one order.
+// The backward pass of flash_backward.cu for compute capability 9.0, by warpgroup products and bulk
+// tile copies. As there, both kernels compute the scores, so that every sum has one owner and one
+// order.
 namespace muo::cuda {
 
 MUO_SHARED_MEMORY
@@ -25,11 +25,11 @@ __device__ __forceinline__ std::byte* aligned_memory() {
 
 struct Maps {
   TileMap q, k, v, dout;
-  TileMap cos, sin;  // where rotary_norm was called
+  TileMap cos, sin;  // if rotary_norm made q and k
 };
 
-// Behind the last tile two more arrive where a gradient goes on through rotary_norm: cosines and
-// sines of the block's rows.
+// Number of tiles that are copied after the last: two, cosines and sines of the block's rows, if
+// the gradient is propagated through rotary_norm, else none.
 template <int D>
 __device__ __forceinline__ int steps_of_angles(const Rotary& rotary) {
   return D == 128 && rotary.rstd != nullptr ? 2 : 0;
@@ -44,8 +44,8 @@ __device__ __forceinline__ void fetch_angles(std::byte* shared, const Pipeline& 
   pipeline.expect(step, Angles<Shape::kOwn>::kBytes);
   angles<Shape>(shared, step).copy(from, 0, first, 0, pipeline.full(step));
 }
-// The gradient `sums` of the block's rows `y`, once all tiles have arrived; returns what is to be
-// multiplied by.
+// Finishes the gradient `sums` of the block's rows `y`, after all tiles have arrived; returns the
+// factor by which it must still be multiplied.
 template <class Shape, int D>
 __device__ __forceinline__ float finish(Gradients<D>& sums, const typename Shape::Own& y,
                                         std::byte* shared, const Pipeline& pipeline, int steps,
@@ -55,16 +55,16 @@ __device__ __forceinline__ float finish(Gradients<D>& sums, const typename Shape
     if (rotary.rstd != nullptr) {
       rotary.rstd += offset;
       const int cos = pipeline.wait(steps), sin = pipeline.wait(steps + 1);
-      through_rotary(sums, y, angles<Shape>(shared, cos), angles<Shape>(shared, sin), own, first,
-                     g.t, rotary, heads, g.scale);
+      rotary_backward(sums, y, angles<Shape>(shared, cos), angles<Shape>(shared, sin), own, first,
+                      g.t, rotary, heads, g.scale);
       return 1.0F;
     }
   }
   return g.scale;
 }
 
-// What the first kernel leaves for the second: of each head and tile of queries -lse / ln 2, the
-// dots of dout and out and, where kDocuments, where the query's document begins.
+// Results of the first kernel for the second: for each head and tile of queries, -lse / ln 2, the
+// dot products of dout and out and, if kDocuments, the start of the query's document.
 template <bool kDocuments>
 struct QueryNumbers {
   static constexpr int kKinds = kDocuments ? 3 : 2;
@@ -80,7 +80,7 @@ struct QueryNumbers {
 // ---- dq -----------------------------------------------------------------------------------------
 
 template <int D, bool kDocuments>
-constexpr int kQueryGroups = kDocuments&& D > 64 ? 2 : 3;  // as registers allow
+constexpr int kQueryGroups = kDocuments&& D > 64 ? 2 : 3;  // limited by registers
 
 template <int D, bool kDocuments>
 struct QueryShape : BlockShape<D, kQueryGroups<D, kDocuments>> {
@@ -90,11 +90,11 @@ struct QueryShape : BlockShape<D, kQueryGroups<D, kDocuments>> {
                                  flash::kStartBytes<kDocuments, Base::kOwn>;
 };
 
-// A block has 192 queries of one head, a warpgroup 64, and tiles of 64 keys and values pass through
-// shared memory, where queries and output gradients stay. The dots of these with the outputs are
-// computed on the way. 6 D FLOPs per visible pair; per query a block reads 6 D bytes and 4 D per
-// key that one of its queries sees. Bound by what is done to scores between products, which the
-// other warpgroups' products hide in part.
+// A block has 192 queries of one head, a warpgroup 64; tiles of 64 keys and values pass through
+// shared memory, while queries and output gradients stay there. It also computes the dot products
+// of output gradients and outputs. 6 D FLOPs per visible pair; a block reads 6 D bytes per query,
+// and 4 D per key that one of its queries sees. Bound by the operations on scores between products,
+// which are partly hidden by the products of other warpgroups.
 template <int D, bool kDocuments>
 __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
     warpgroup_queries_kernel(Backward p, const __grid_constant__ Maps maps, const BF16* out,
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
     if (all_steps > 1) fetch(1, 0);
   }
 
-  const int which = static_cast<int>(threadIdx.x) / 2;  // two threads have a query
+  const int which = static_cast<int>(threadIdx.x) / 2;  // two threads per query
   {
     const int query = first + which;
     float sum = 0.0F;
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
   }
   const float factor = finish<S, D>(dq, queries, shared, pipeline, steps, own, first, g, rotary,
                                     std::int64_t{row} * g.t * g.heads + head, g.heads);
-  __syncthreads();  // nobody needs the queries
+  __syncthreads();  // the queries are no longer used
   write_gradient<D>(dq, queries.data, own, p.dq + offset, g.stride(), first, g, factor);
 }
 
@@ -224,10 +224,10 @@ struct KeyShape : BlockShape<D, 2> {
 };
 
 // A block has 128 keys of one key-value head, a warpgroup 64. Tiles of 64 queries and output
-// gradients, of each head of the group in turn, pass through shared memory. Everything is computed
-// transposed, keys along rows: so probabilities and score gradients lie in registers as the left
-// operands of dv += P^T dO and dk += dS^T Q must. 8 D FLOPs per visible pair; a block reads 4 D
-// bytes per query. Bound as the other kernel.
+// gradients pass through shared memory, for each head of the group in turn. Everything is computed
+// transposed, with keys along rows, so that probabilities and score gradients are in the register
+// layout of left operands for dv += P^T dO and dk += dS^T Q. 8 D FLOPs per visible pair; a block
+// reads 4 D bytes per query. Bound like the other kernel.
 template <int D, bool kDocuments>
 __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
     warpgroup_keys_kernel(Backward p, const __grid_constant__ Maps maps, const float* numbers,
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
   const Rows own;
   const int low = first + own.of_group, high = low + kTile - 1;
   const int begin = first / kTile;
-  int last = min(g.t - 1, first + S::kOwn - 1 + g.window);  // query that sees a key
+  int last = min(g.t - 1, first + S::kOwn - 1 + g.window);  // last query that sees a key
   if constexpr (kDocuments) {
     last =
         Seen<true>::of_row(g, p.starts, row).last_of_document(min(first + S::kOwn, g.t) - 1, last);
@@ -296,7 +296,7 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
         query};
     if (query + kTile - 1 < low || seen.query_is_behind(query, high)) {
       if constexpr (kDocuments) {
-        __syncwarp();  // `seen` read the tile
+        __syncwarp();  // `seen` has read the tile
       }
       pipeline.release(step);
       Pipeline::fetch_ahead(step, all_steps, fetch);
@@ -334,7 +334,7 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
 
   const float factor = finish<S, D>(dk, keys, shared, pipeline, steps, own, first, g, rotary,
                                     std::int64_t{row} * g.t * kv_heads + kv_head, kv_heads);
-  __syncthreads();  // nobody needs keys and values
+  __syncthreads();  // keys and values are no longer used
   const std::int64_t offset = g.kv_offset(row, kv_head);
   write_gradient<D>(dk, keys.data, own, p.dk + offset, g.kv_stride(), first, g, factor);
   write_gradient<D>(dv, values.data, own, p.dv + offset, g.kv_stride(), first, g, 1.0F);
@@ -342,11 +342,11 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
 
 }  // namespace
 
-bool warpgroups_compute() {
+bool has_warpgroup_products() {
   int device = 0;
   MUO_CUDA_CHECK(cudaGetDevice(&device));
   return compute_capability(device) == 90 &&
-         most_shared_bytes(warpgroup_queries_kernel<128, false>) >= QueryShape<128, false>::kShared;
+         max_shared_bytes(warpgroup_queries_kernel<128, false>) >= QueryShape<128, false>::kShared;
 }
 
 void warpgroup_attention_backward(NativeStream stream, const AttentionBackwardArgs& args) {

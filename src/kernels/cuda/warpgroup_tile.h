@@ -7,25 +7,25 @@
 #include "kernels/cuda/flash_tile.h"
 #include "runtime/cuda/warpgroup.h"
 
-// What kernels of attention by products of warpgroups are made of: tiles that a thread has copied
-// while others are computed with, and what is done to a gradient before it is written.
+// Building blocks of attention by warpgroup products: tiles that are copied while others are
+// computed with, and the operations on a gradient before it is written.
 namespace muo::cuda::warpgroup {
 
 using flash::Geometry;
 
-inline constexpr int kTile = 64;   // rows that arrive at once, and of a warpgroup
-inline constexpr int kStages = 3;  // tiles in shared memory: two arrive while one is computed with
+inline constexpr int kTile = 64;   // rows per tile, and per warpgroup
+inline constexpr int kStages = 3;  // tiles in shared memory: two are copied, one is computed with
 using Sums = flash::Accumulators<1, kTile / 8>;
 template <int D>
 using Gradients = flash::Accumulators<1, D / 8>;
 
-// Two neighbouring bf16.
+// Two adjacent bf16, widened.
 __device__ __forceinline__ float2 widened_pair(const void* p) {
   const auto x = *static_cast<const std::uint32_t*>(p);
   return {__uint_as_float(x << 16), __uint_as_float(x & 0xFFFF0000U)};
 }
 
-// Rows of D bf16 in shared memory as operands of warpgroups, 64 columns to a panel.
+// Rows of D bf16 in shared memory as operands of warpgroup products, in panels of 64 columns.
 template <int D, int kRows>
 struct Panels {
   static constexpr int kPanelBytes = kRows * 128;
@@ -36,19 +36,20 @@ struct Panels {
 
   __device__ __forceinline__ explicit Panels(std::byte* p) : data(p), address(shared_address(p)) {}
 
-  // Operands whose sums run along rows from `first` on, or along the columns of all rows.
+  // Operands that are summed along their rows, from row `first` on, or along the columns of all
+  // rows.
   __device__ __forceinline__ SharedMatrix rows_from(int first) const {
     return along_rows(address + first * 128);
   }
   __device__ __forceinline__ SharedMatrix columns() const {
     return along_columns(address, kPanelBytes);
   }
-  // The columns 8 chunk + 2 (lane % 4) and the next, as a lane's sums have them.
+  // Columns 8 chunk + 2 (lane % 4) and the next, those of a lane's sums.
   __device__ __forceinline__ float2 pair(int row, int chunk) const {
     return widened_pair(data + chunk / 8 * kPanelBytes + row * 128 + (chunk ^ row) % 8 * 16 +
                         lane_id() % 4 * 4);
   }
-  // Starts copies of rows from t on, by one thread.
+  // Starts copies of rows from `t` on; one thread calls it.
   __device__ __forceinline__ void copy(const TileMap& from, int row, int t, int head,
                                        SharedAddress barrier) const {
 #pragma unroll
@@ -60,7 +61,7 @@ struct Panels {
   }
 };
 
-// sums = left right^T, of 64 rows each.
+// sums = left right^T, with 64 rows each.
 template <int D, int kRows>
 __device__ __forceinline__ void multiply(Sums& sums, const Panels<D, kRows>& left, int first,
                                          const Panels<D, kTile>& right) {
@@ -85,8 +86,8 @@ __device__ __forceinline__ void add_product(Gradients<D>& sums,
   commit_products();
 }
 
-// Of the lane's columns, those of the queries of a tile: read before a wait, as what is read after
-// it would be waited for again.
+// Numbers of a tile's queries, for the lane's columns. Read them before waiting for products, as
+// reads after that would stall again.
 struct Numbers {
   float2 of[kTile / 8];
 
@@ -100,8 +101,8 @@ struct Numbers {
   }
 };
 
-// Tiles on their way through kStages places in shared memory, each with a barrier for its arrival
-// and one for the warps that no longer need it.
+// The pipeline of tiles through kStages places in shared memory, each with a barrier for the
+// arrival of its tile and one for the warps that release it.
 struct Pipeline {
   static constexpr int kBytes = 2 * kStages * 8;
   SharedAddress barriers;
@@ -112,7 +113,7 @@ struct Pipeline {
   __device__ __forceinline__ SharedAddress empty(int step) const {
     return barriers + 8 * (kStages + step % kStages);
   }
-  // By the whole block.
+  // The whole block calls it.
   __device__ __forceinline__ void begin() const {
     if (threadIdx.x == 0) {
       for (int i = 0; i < kStages; ++i) {
@@ -123,23 +124,23 @@ struct Pipeline {
     }
     __syncthreads();
   }
-  // By one thread, before it starts copies of so many bytes.
+  // One thread calls it, before it starts copies of `bytes` bytes.
   __device__ __forceinline__ void expect(int step, int bytes) const {
     if (step >= kStages) wait_for_phase(empty(step), (step / kStages - 1) % 2);
     arrive_expecting(full(step), bytes);
   }
-  // Returns the tile's place, which ptxas knows to be the same for all lanes.
+  // Waits for the tile and returns its place, which ptxas can infer to be uniform.
   __device__ __forceinline__ int wait(int step) const {
     wait_for_phase(full(step), step / kStages % 2);
     return __shfl_sync(kAllLanes, step % kStages, 0);
   }
-  // By whole warps. What lanes have read went into products since, which a warp issues as one; so
-  // no __syncwarp() is needed, which took 5 to 9 % of a kernel's time. Who skips the products of a
-  // tile that it has read synchronises the warp first.
+  // Whole warps call it. It needs no __syncwarp(), which would take 5 to 9 % of a kernel's time:
+  // all lanes' reads have entered products since, which a warp issues as one. A warp that skips the
+  // products of a tile that it has read must call __syncwarp() first.
   __device__ __forceinline__ void release(int step) const {
     if (lane_id() == 0) arrive(empty(step));
   }
-  // Has one thread start copies of the tile behind the next, of so many steps.
+  // Starts, in one thread, copies of the tile after the next, if step + 2 < steps.
   template <class Fetch>
   __device__ __forceinline__ static void fetch_ahead(int step, int steps, const Fetch& fetch) {
     if (threadIdx.x == 0 && step + 2 < steps) fetch(step + 2, 0);
@@ -147,16 +148,16 @@ struct Pipeline {
   }
 };
 
-// Which 64 rows of the block's the warpgroup has, and which 16 the warp.
+// First of the 64 block rows of the warpgroup, and of the 16 rows of the warp.
 struct Rows {
   int of_group = flash::warp_id() / 4 * kTile;
   int of_warp = flash::warp_id() * 16;
 };
 
-inline constexpr int kAlignment = 1024;  // of tiles
+inline constexpr int kAlignment = 1024;  // of tiles, in bytes
 
-// A block of so many warpgroups, with two tensors' rows that are its own and, of two others,
-// kStages tiles, in this order in shared memory.
+// The shared memory of a block of kGroups warpgroups: its own rows of two tensors, then kStages
+// tiles of two others.
 template <int D, int kGroups>
 struct BlockShape {
   static constexpr int kThreads = 128 * kGroups;
@@ -174,7 +175,7 @@ struct BlockShape {
   }
 };
 
-// Writes the warp's rows of a gradient; `tile` is scratch of the size of the block's.
+// Writes the warp's rows of a gradient; `tile` is scratch for the block's rows.
 template <int D>
 __device__ __forceinline__ void write_gradient(const Gradients<D>& sums, std::byte* tile,
                                                const Rows& own, BF16* to, std::int64_t stride,
@@ -183,23 +184,22 @@ __device__ __forceinline__ void write_gradient(const Gradients<D>& sums, std::by
                           g.t, g.h, [factor](int, int) { return factor; });
 }
 
-// What rotary_norm did to rows of 128: their rstd, null where it was not called.
+// rstd and scale of the rotary_norm that made rows of 128; rstd is null if there was none.
 struct Rotary {
   const float* rstd;
   float scale;
 };
-// Cosines or sines of the angles of rows.
+// Cosines or sines for rows.
 template <int kRows>
 using Angles = Panels<64, kRows>;
 
-// Takes the warp's rows of a gradient, of which these sums are 1 / factor, from rows `y` that
-// rotary_norm wrote to those that it read (rotary_norm_backward). Row t of a head has
-// rotary.rstd[t * heads].
+// Propagates the warp's rows of a gradient, which is `factor` times `sums`, from rotary_norm's
+// output `y` to its input (rotary_norm_backward). Row t of a head has rotary.rstd[t * heads].
 template <int kRows>
-__device__ __forceinline__ void through_rotary(Gradients<128>& sums, const Panels<128, kRows>& y,
-                                               const Angles<kRows>& cos, const Angles<kRows>& sin,
-                                               const Rows& own, int first, int t,
-                                               const Rotary& rotary, int heads, float factor) {
+__device__ __forceinline__ void rotary_backward(Gradients<128>& sums, const Panels<128, kRows>& y,
+                                                const Angles<kRows>& cos, const Angles<kRows>& sin,
+                                                const Rows& own, int first, int t,
+                                                const Rotary& rotary, int heads, float factor) {
   constexpr int kChunks = 16, kHalf = kChunks / 2;
   flash::for_rows<1>([&](int r, int half) {
     const int row = own.of_warp + 8 * half + lane_id() / 4;

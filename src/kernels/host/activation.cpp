@@ -7,7 +7,7 @@
 namespace muo::host {
 namespace {
 
-// max(0, x) in this order keeps NaN.
+// max(0, x): this argument order propagates NaN.
 simd::F32 relu(simd::F32 x) { return simd::max(simd::broadcast(0.0F), x); }
 
 void relu_squared(const ReluSquaredArgs& args) {

@@ -13,7 +13,7 @@ namespace muo::host {
 
 namespace {
 
-// How moments are stored.
+// The two ways of storing moments.
 struct ToNearest {
   template <class T>
   void store(T& m, T& v, std::int64_t /*i*/, float new_m, float new_v) const {
@@ -31,10 +31,10 @@ struct Stochastically {
   }
 };
 
-// Of `n` elements from `begin` on, whose masters are w.
+// Updates the `n` elements from `begin` on, whose masters are w.
 template <class T, class G, class Rounding>
-void adamw_of(const AdamwArgs& args, const StepScalars& scalars, const Rounding& rounding,
-              float* __restrict w, std::int64_t begin, std::int64_t n) {
+void adamw_block(const AdamwArgs& args, const StepScalars& scalars, const Rounding& rounding,
+                 float* __restrict w, std::int64_t begin, std::int64_t n) {
   const StepScalars::Adam& s = scalars.adam[args.group];
   const float gradient_scale = scalars.gradient_scale;
   T* __restrict m = args.m.as<T>() + begin;
@@ -62,7 +62,7 @@ void adamw(const AdamwArgs& args) {
     const auto commit = [&](const auto& rounding) {
       commit_master(args.weight, args.replica, nullptr, args.squares,
                     [&](float* w, std::int64_t begin, std::int64_t n) {
-                      adamw_of<T, G>(args, *scalars, rounding, w, begin, n);
+                      adamw_block<T, G>(args, *scalars, rounding, w, begin, n);
                     });
     };
     if constexpr (std::is_same_v<T, BF16>)

@@ -10,11 +10,11 @@
 namespace muo::host {
 namespace {
 
-// Only the first block with the largest value is searched for its place.
+// Only the first block that contains the largest value is searched for its position.
 constexpr std::int64_t kBlock = 64 * simd::kLanes;
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-// Of two lanes of which one is not a number the second is taken: the one that was found so far.
+// If one operand of simd::max is NaN, the result is the second one: the maximum so far.
 template <class T>
 float largest(const T* x, std::int64_t n) {
   const simd::F32 lowest = simd::broadcast(kLowest);

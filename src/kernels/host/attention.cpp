@@ -10,7 +10,7 @@
 namespace muo::host {
 namespace {
 
-constexpr Index kKeys = 256;  // of a tile
+constexpr Index kKeys = 256;  // keys per tile
 
 // Scratch of one (batch row, key-value head), in words (attention_product.h).
 struct Scratch {
@@ -21,7 +21,7 @@ struct Scratch {
   float* q_t;     // (words of h, kQueries)
   float* out_t;   // (width, kQueries), fp32
   float* scores;  // (kKeys, kQueries), fp32 exponents of 2; then probabilities, kDepth keys in the
-                  // first's row
+                  // row of the first
 };
 
 struct Softmax {
@@ -29,13 +29,13 @@ struct Softmax {
   F32 sum[kQueryVectors];
 };
 
-// Scores become probabilities relative to the running maximum. Returns by what earlier sums are
-// to be multiplied. The sums are of the probabilities before they are rounded.
+// Turns scores into probabilities relative to the running maximum. Returns the factor by which
+// earlier sums must be multiplied. `sum` adds up the probabilities before they are rounded.
 template <class Operand>
 F32 update(float* scores, Index count, F32& maximum, F32& sum) {
   constexpr Index kDepth = Operand::kDepth;
   const auto score = [&](Index j) { return load(scores + j * kQueries); };
-  // Four chains, as one would wait for the latency of each maximum.
+  // Four chains, as a single one would be bound by the latency of max.
   F32 high[4] = {maximum, maximum, maximum, maximum};
   Index j = 0;
   for (; j + 4 <= count; j += 4)

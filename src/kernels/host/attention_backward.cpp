@@ -6,10 +6,10 @@
 namespace muo::host {
 namespace {
 
-constexpr Index kKeys = 64;  // of a tile
+constexpr Index kKeys = 64;  // keys per tile
 
 // Scratch of one (batch row, key-value head). Operands are words (attention_product.h) along the
-// features, the keys or the queries; where a word is one number, layouts that then agree are one.
+// features, the keys or the queries; if a word is one number, identical layouts share memory.
 struct Scratch {
   Index k_width;
   Index width;
@@ -26,8 +26,8 @@ struct Scratch {
   float* p_rows;   // (kKeys, words of kQueries) probabilities, along the queries
   float* ds_rows;  // (kKeys, words of kQueries) gradient of the scaled scores, along the queries
   float* p;        // (kKeys, kQueries) fp32 scores as exponents of 2
-  float* ds;       // (kKeys, kQueries) fp32 gradient of the probabilities; then that of the scaled
-                   // scores, along the keys: words of kDepth keys in the first's row
+  float* ds;       // (kKeys, kQueries) fp32 gradient of the probabilities; then of the scaled
+                   // scores, along the keys: words of kDepth keys in the row of the first
 
   template <class Operand>
   static Scratch of(Workspace& workspace, Index t, Index h) {
@@ -112,7 +112,7 @@ void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end,
   });
 }
 
-// One block of queries of one head; all pointers are at its first query.
+// The tensors of one block of queries of one head, from its first query on.
 template <class T>
 struct BlockPointers {
   const T* q;
@@ -197,7 +197,7 @@ const KernelRegistration kRegistration(&attention_backward);
 std::int64_t attention_workspace(std::int64_t t, std::int64_t h, DType dtype) {
   Workspace counted;
   dispatch_operand(dtype, [&]<class Operand>() { Scratch::of<Operand>(counted, t, h); });
-  return counted.needed();  // forward needs less at every size
+  return counted.needed();  // forward never needs more
 }
 
 }  // namespace muo::host

@@ -7,20 +7,20 @@
 
 #include "kernels/host/attention_product.h"
 
-// Between tensors, (rows, h) of one head with the rows of a tensor `stride` apart, and operands of
-// attention_product.h.
+// Conversions between tensors, as (rows, h) of one head with rows `stride` elements apart, and
+// operands of attention_product.h.
 namespace muo::host {
 
 inline Index round_up(Index x, Index multiple) { return (x + multiple - 1) / multiple * multiple; }
 
-// Words that hold n numbers along a depth.
+// The number of words that hold n numbers along the depth.
 template <class Operand>
 inline Index words(Index n) {
   return round_up(n, Operand::kDepth) / Operand::kDepth;
 }
 
-// Transposes kLanes squared words, by log2(kLanes) rounds of interleaving the upper and the lower
-// half of the rows.
+// Transposes a square of kLanes x kLanes words, by log2(kLanes) rounds that interleave the lower
+// and the upper half of the rows.
 template <class Load, class Store>
 inline void transpose_tile(const Load& load_row, const Store& store_row) {
   F32 x[kLanes];
@@ -37,8 +37,8 @@ inline void transpose_tile(const Load& load_row, const Store& store_row) {
     store_row(i, x[i]);
 }
 
-// dst_t(word d, i) <- words along the features of src(i, h), for i < rows; zeros
-// elsewhere in the tiles of kLanes squared words that are touched.
+// dst_t(word d, i) <- words along the features of src(i, h), for i < rows; zeros elsewhere in the
+// kLanes x kLanes tiles that are written.
 template <class Operand>
 inline void transpose_in(float* dst_t, Index dst_stride, const typename Operand::Element* src,
                          Index stride, Index rows, Index h) {
@@ -64,7 +64,7 @@ inline void transpose_in(float* dst_t, Index dst_stride, const typename Operand:
 }
 
 // dst(i, d) <- factor of row i times src_t(d, i), which is fp32, for i < rows, d < h. factors(v)
-// are those of the rows from v kLanes on.
+// returns the factors of the kLanes rows from v * kLanes on.
 template <class T, class Factors>
 inline void transpose_out(T* dst, Index stride, const float* src_t, Index src_stride, Index rows,
                           Index h, const Factors& factors) {
@@ -89,8 +89,7 @@ inline void transpose_out(T* dst, Index stride, const float* src_t, Index src_st
   }
 }
 
-// Asks for a row that is needed soon: the rows of one head are too far apart for the CPU to
-// foresee.
+// Prefetches a row, as the rows of one head are too far apart for the hardware prefetcher.
 template <class T>
 inline void prefetch_row(const T* row, Index h) {
   const auto* bytes = reinterpret_cast<const char*>(row);
@@ -121,8 +120,8 @@ inline void pack_rows(float* dst, Index width, Index dst_rows, const typename Op
   }
 }
 
-// dst(dst_rows, width) <- words along the rows of src(rows, h): a row of dst is kDepth of src.
-// Zeros elsewhere.
+// dst(dst_rows, width) <- words along the rows of src(rows, h): a row of dst holds kDepth rows of
+// src. Zeros elsewhere.
 template <class Operand>
 inline void pack_columns(float* dst, Index width, Index dst_rows,
                          const typename Operand::Element* src, Index stride, Index rows, Index h) {

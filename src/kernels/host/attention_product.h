@@ -8,10 +8,9 @@
 
 // The matrix products of the host attention, for tensors of fp32 and of bf16.
 //
-// Operands are kept as 32-bit words. A word is an fp32 number or, where the CPU multiplies bf16,
-// two bf16 numbers that are neighbours along the depth of the product, the first in the lower half.
-// One micro-kernel serves both: its one operand is broadcast word by word, and its other operand is
-// read along lanes.
+// Operands are stored as 32-bit words. A word is an fp32 number or, if the CPU multiplies bf16, two
+// bf16 numbers that are neighbours along the depth of the product, the first in the lower half. One
+// micro-kernel serves both: it broadcasts one operand word by word and reads the other along lanes.
 namespace muo::host {
 
 using Index = std::int64_t;
@@ -20,30 +19,29 @@ using simd::kLanes;
 using simd::load;
 using simd::store;
 
-// How operands of tensors of Element are kept: kDepth numbers are in a word. Here it is one, and
-// bf16 is widened; P and dS are rounded to bf16 all the same, as the operands of a GPU's matrix
-// units are.
+// Operands with one number per word (kDepth), for tensors of Element; bf16 is widened. P and dS are
+// rounded to bf16 nevertheless, as operands of a GPU's matrix units are.
 template <class T>
 struct WideOperand {
   using Element = T;
   static constexpr Index kDepth = 1;
-  using Group = F32[1];  // vectors that follow along the depth
+  using Group = F32[1];  // kDepth vectors, consecutive along the depth
   static F32 multiply_add(F32 a, F32 b, F32 sum) { return simd::fma(a, b, sum); }
-  // Sixteen words, of numbers that follow along a row.
+  // Sixteen words, from consecutive numbers of a row.
   static F32 load_words(const T* p) { return load(p); }
-  // A word in each lane, of numbers that T holds exactly.
+  // Sixteen words, each from one lane of all vectors; the numbers must be exact in T.
   static F32 combine(const Group& x) { return x[0]; }
-  // The same of any numbers: rounded to T.
+  // The same for any numbers, which are rounded to T.
   static F32 round(const Group& x) { return simd::rounded<T>(x[0]); }
-  // The same as words that follow along a row: of each vector, to rows `stride` words apart.
+  // Stores each vector, rounded to T, as words along a row; the rows are `stride` words apart.
   static void store_rows(float* row, Index /*stride*/, const Group& x) { store(row, round(x)); }
 };
 
 #ifdef __AVX512F__
-// For CPUs with AVX-512 BF16. Sums are fp32. Beside the order of summation this differs from
-// widened operands in that the instructions take denormal numbers for zero and make none. They are
-// written as assembly: the compiler, which is to take no other instruction that AVX-512's first
-// CPUs lack, would refuse its own functions for them.
+// Operands with two bf16 numbers per word, for CPUs with AVX-512 BF16. Sums are fp32. The results
+// differ from those of WideOperand by the order of summation, and because the instructions flush
+// denormals to zero. They are written as assembly, as the compiler rejects its intrinsics for them:
+// this file is compiled for the first CPUs with AVX-512, which lack them.
 struct PairedOperand {
   using Element = BF16;
   static constexpr Index kDepth = 2;
@@ -77,7 +75,7 @@ struct PairedOperand {
 
  private:
   static constexpr __mmask32 kAllHalves = 0xFFFFFFFF;
-  static __m512i rounded(const Group& x) {  // all of the first, then all of the second
+  static __m512i rounded(const Group& x) {  // all lanes of x[0], then all lanes of x[1]
     __m512i halves;
     asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(halves) : "v"(x[1].v), "v"(x[0].v));
     return halves;
@@ -85,7 +83,7 @@ struct PairedOperand {
 };
 #endif
 
-// Calls body.operator()<Operand>() with how tensors of `dtype` become operands on this CPU.
+// Calls body.operator()<Operand>() with the operand type for tensors of `dtype` on this CPU.
 template <class Body>
 void dispatch_operand(DType dtype, const Body& body) {
 #ifdef __AVX512F__
@@ -106,9 +104,8 @@ inline constexpr int kPanelVectors = 1;
 #endif
 
 // c(rows R, vectors N) <- factor a b, or c + a b if kAccumulate, over `depth` words, at least one.
-// a(r, k) is a[k * lda + r] if kUnitRows, else a[r * lda + k]. Not inlined, with which the backward
-// pass measured up to 8 % faster, and a loop that runs at least once, without which accumulators
-// went through memory (g++ 12).
+// a(r, k) is a[k * lda + r] if kUnitRows, else a[r * lda + k]. noinline makes the backward pass up
+// to 8 % faster, and the do loop keeps accumulators in registers (both measured with g++ 12).
 template <class Operand, int R, int N, bool kUnitRows, bool kAccumulate>
 [[gnu::noinline]] void micro(float* c, Index ldc, const float* a, Index lda, const float* b,
                              Index ldb, Index depth, float factor) {

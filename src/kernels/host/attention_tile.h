@@ -9,17 +9,17 @@
 #include "kernels/host/attention_product.h"
 #include "kernels/host/index_check.h"
 
-// What both directions of the host attention are made of.
+// Common parts of the two directions of the host attention.
 //
-// A block of kQueries queries meets tiles of kKeys keys. Scores and probabilities of a tile are
-// kept transposed, (keys, queries), with queries along the SIMD lanes: maximum, exponential, sum
-// and mask are then vertical operations, and all five matrix products of the two directions are the
-// same micro-kernel:
+// A block of kQueries queries is processed with one tile of kKeys keys after another. Scores and
+// probabilities of a tile are stored transposed, (keys, queries), with queries along the SIMD
+// lanes: maximum, exponential, sum and mask are then vertical operations, and all matrix products
+// of the two directions use the same micro-kernel:
 //   S^T  = K Q^T     dP^T = V dO^T     depth: features  lanes: queries
 //   O^T += V^T P^T   dQ^T += K^T dS^T  depth: keys      lanes: queries
 //   dV  += P^T dO    dK  += dS^T Q     depth: queries   lanes: features
-// Every operand is kept as words along the depth of its product. Where words are two numbers of
-// bf16, the backward pass keeps K and dS twice, as each enters products of two depths.
+// Every operand is stored as words along the depth of its product. If a word is two bf16 numbers,
+// the backward pass stores K and dS twice, as each enters products with two different depths.
 namespace muo::host {
 
 inline constexpr float kLog2E = 1.44269504088896340736F;
@@ -33,8 +33,8 @@ inline F32 lane_numbers() {
   return load(kNumbers);
 }
 
-// Hands out scratch from a cache line on. Every block is a multiple of kLanes elements. Without
-// memory it counts what would be handed out.
+// Allocates blocks of scratch, from a cache line on; each is a multiple of kLanes elements. Default
+// constructed it has no memory, returns null and only counts.
 class Workspace {
  public:
   Workspace() = default;
@@ -46,7 +46,7 @@ class Workspace {
     const Index at = std::exchange(taken_, taken_ + round_up(count, kLanes));
     return begin_ == nullptr ? nullptr : begin_ + at;
   }
-  // Elements needed wherever they begin.
+  // Elements of scratch for all blocks so far, whatever the scratch's alignment.
   [[nodiscard]] Index needed() const { return taken_ + kSlack; }
 
  private:
@@ -55,14 +55,14 @@ class Workspace {
   Index taken_ = 0;
 };
 
-// The queries [first, first + count) of one block and the keys that each sees. Ranges of keys begin
-// at whole vectors, as if the window and what is before a document were some: so they hold whole
-// words, and the mask hides the rest.
+// The queries [first, first + count) of one block and the keys that each sees. Ranges of keys are
+// extended to begin at whole vectors, so that they consist of whole words; the mask hides the keys
+// that are not visible.
 struct QueryBlock {
   Index first;
   Index count;
 
-  // `starts`: AttentionArgs', of which batch row `row` is meant; may be absent.
+  // `starts`: AttentionArgs::starts, may be absent; `row`: the batch row.
   QueryBlock(Index first_query, Index queries, Index window, const Tensor& starts, Index row)
       : first(first_query), count(queries) {
     for (Index v = 0; v < kQueryVectors; ++v) {
@@ -71,22 +71,23 @@ struct QueryBlock {
       all_see_[v] = lane0 + kLanes - 1 - window;
       store(reaches_ + v * kLanes, simd::broadcast(static_cast<float>(window)));
     }
-    if (starts) narrow(starts.row(row));
+    if (starts) restrict_to_documents(starts.row(row));
   }
 
   [[nodiscard]] Index vectors() const { return (count + kLanes - 1) / kLanes; }
   [[nodiscard]] Index keys_begin() const { return std::max<Index>(0, begins_[0]); }
-  // An even number, as two keys may share a word: the mask hides one behind the last.
+  // Rounded up to an even number of keys, as two keys may share a word; the mask hides the extra
+  // one.
   [[nodiscard]] Index keys_end() const { return first + round_up(count, 2); }
 
-  // The keys of [begin, end) that a query of the vectors [low, high) may see.
+  // The range of keys in [begin, end) that any query of the vectors [low, high) may see.
   [[nodiscard]] std::pair<Index, Index> keys_of(Index low, Index high, Index begin,
                                                 Index end) const {
     return {std::max(begin, begins_[low]), std::min(end, first + high * kLanes)};
   }
 
-  // Of the keys [begin, end), calls body(from, to, vector_begin, vector_end) for each run of keys
-  // that the same ones of the vectors [low, high) of queries see (at least partly).
+  // Calls body(from, to, vector_begin, vector_end) for each run of keys in [begin, end) that is
+  // seen, at least partly, by the same query vectors among [low, high).
   template <class Body>
   void for_runs(Index low, Index high, Index begin, Index end, const Body& body) const {
     const auto [runs_begin, runs_end] = keys_of(low, high, begin, end);
@@ -102,21 +103,21 @@ struct QueryBlock {
     }
   }
 
-  // The same for as many vectors at a time as the micro-kernel takes.
+  // Calls for_runs for kPanelVectors vectors at a time, as the micro-kernel processes them.
   template <class Body>
   void for_panel_runs(Index begin, Index end, const Body& body) const {
     for (Index v = 0; v < vectors(); v += kPanelVectors)
       for_runs(v, std::min(v + kPanelVectors, vectors()), begin, end, body);
   }
 
-  // Writes -infinity over the scores of pairs that are not visible, for vector `v` and the keys
-  // [begin, end); row 0 of `scores` is key `origin`.
+  // Sets the scores of invisible pairs to -infinity, for vector `v` and the keys [begin, end); row
+  // 0 of `scores` is key `origin`.
   void mask(float* scores, Index origin, Index v, Index begin, Index end) const {
     const Index lane0 = first + v * kLanes;
     const F32 reach = load(reaches_ + v * kLanes);
     const F32 hidden = simd::broadcast(-std::numeric_limits<float>::infinity());
     for (Index j = begin; j < end; ++j) {
-      if (all_see_[v] <= j && j <= lane0) {  // every lane sees these
+      if (all_see_[v] <= j && j <= lane0) {  // visible to every lane
         j = lane0;
         continue;
       }
@@ -129,8 +130,8 @@ struct QueryBlock {
   }
 
  private:
-  // Hides what is before each query's document.
-  void narrow(const Tensor& starts) {
+  // Hides the keys before each query's document.
+  void restrict_to_documents(const Tensor& starts) {
     Index start = 0;
     for (Index i = 0; i < count; ++i) {
       const Index query = first + i, v = i / kLanes;
@@ -141,9 +142,9 @@ struct QueryBlock {
     }
   }
 
-  Index begins_[kQueryVectors];   // of the keys that a query of each vector may see; never falls
-  Index all_see_[kQueryVectors];  // every query of it sees the keys from here to its first query
-  float reaches_[kQueries];       // keys before itself that each query sees
+  Index begins_[kQueryVectors];   // first key that any query of the vector may see; non-decreasing
+  Index all_see_[kQueryVectors];  // all queries of the vector see the keys from here to its first
+  float reaches_[kQueries];       // number of keys before itself that each query sees
 };
 
 }  // namespace muo::host

@@ -15,17 +15,17 @@
 namespace muo::host {
 namespace {
 
-// Sums of fp32 terms go to a double after this many columns: 64 terms a lane.
+// After this many columns, 64 terms per lane, fp32 sums are added to a double.
 constexpr std::int64_t kBlock = 64 * simd::kLanes;
 
-// Above this a soft-capped row can hold values exp(-2 softcap) (1 - tanh^2) that underflow, so the
-// largest logit is looked for.
-constexpr float kLargestBound = 35.0F;
+// Up to this softcap the cap itself is the softmax' shift. With a larger one values
+// exp(-2 softcap) (1 - tanh^2) may underflow, so the shift is the largest logit.
+constexpr float kMaxCapShift = 35.0F;
 
-// What a column adds to the sum of the softmax, and its gradient.
+// A column's term in the sum of the softmax, and that term's derivative by the logit.
 struct Term {
   simd::F32 exponential;
-  simd::F32 gradient;  // exponential times the derivative of what is exponentiated
+  simd::F32 gradient;  // exponential times the derivative of its exponent
 };
 
 class SoftCap {
@@ -36,13 +36,13 @@ class SoftCap {
         doubled_(simd::broadcast(2.0F * kLog2E / softcap)),
         lowest_(simd::broadcast(-kLog2E * softcap)) {}
   [[nodiscard]] simd::F32 value(simd::F32 x) const { return cap_ * simd::tanh(x * inverse_); }
-  // Of value(x) by x.
+  // The derivative of value(x) by x.
   [[nodiscard]] simd::F32 derivative(simd::F32 value) const {
     const simd::F32 t = value * inverse_;
     return simd::fnma(t, t, simd::broadcast(1.0F));
   }
-  // Of exp(value(x) - softcap), which is exp(-softcap r) for r = 1 - tanh = 2 / (exp(2 x / softcap)
-  // + 1): no more than that needs the tanh, and 1 - tanh^2 is r (2 - r).
+  // The term exp(value(x) - softcap) = exp(-softcap r), with r = 1 - tanh = 2 / (exp(2 x / softcap)
+  // + 1) and 1 - tanh^2 = r (2 - r), so that no tanh is computed.
   [[nodiscard]] Term below_cap(simd::F32 x) const {
     const simd::F32 two = simd::broadcast(2.0F);
     const simd::F32 u = simd::exp2(simd::min(simd::broadcast(127.0F), x * doubled_));
@@ -56,8 +56,8 @@ class SoftCap {
   simd::F32 cap_, inverse_, doubled_, lowest_;
 };
 
-// Leaves in x the gradients of term(x), so that they take no exponentials of their own. Returns the
-// sum of the exponentials.
+// Replaces x by the gradients of term(x), which reuse its exponentials. Returns the sum of the
+// exponentials.
 template <class TermOf>
 double exponentiate(float* x, std::int64_t n, const TermOf& term) {
   double total = 0;
@@ -93,15 +93,15 @@ void soft_cap_row(T* logits, std::int64_t n, float softcap) {
 // The softmax of a row is exp(z - shift) / sum.
 struct Softmax {
   float shift;
-  float target;  // its z
+  float target;  // z of the target
   double sum;
 };
 
-// Leaves in `logits` the gradient of a row but for its factor and the target.
+// Replaces `logits` by the gradient of a row, without its common factor and the target's term.
 Softmax softmax(float* logits, std::int64_t n, std::int64_t target, float softcap) {
   const SoftCap cap(softcap);
-  if (0.0F < softcap && softcap <= kLargestBound) {
-    // No value is above the cap, so it does for the largest one, and one pass is enough.
+  if (0.0F < softcap && softcap <= kMaxCapShift) {
+    // No value exceeds the cap, so it replaces the maximum, and one pass is enough.
     std::array<float, simd::kLanes> at_target;
     simd::store(at_target.data(), cap.value(simd::broadcast(logits[target])));
     const auto term = [&](simd::F32 x) { return cap.below_cap(x); };
@@ -137,7 +137,7 @@ float row(float* logits, std::int64_t target, const CrossEntropyArgs& args) {
   return static_cast<float>(std::log(sum) - z);
 }
 
-// bf16 logits of a row, widened: what one thread works on between the load and the only rounding.
+// The same for a row of bf16 logits, which is widened and rounded once, at the end.
 float row(BF16* logits, std::int64_t target, const CrossEntropyArgs& args) {
   thread_local Scratch scratch;
   const std::int64_t padded = args.logits.shape[1];

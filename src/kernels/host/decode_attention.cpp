@@ -12,7 +12,7 @@
 namespace muo::host {
 namespace {
 
-// Of the positions that are read, in order: neighbours are `stride` elements apart.
+// Keys and values of the visible positions, in order, `stride` elements apart.
 template <class T>
 struct Keys {
   const T* k;
@@ -20,7 +20,7 @@ struct Keys {
   std::int64_t count, stride;
 };
 
-// scores <- the softmax of scale q k^T, without the division by its sum, which is returned.
+// scores <- the softmax of scale q k^T, not yet divided by its sum, which is returned.
 template <class T>
 float exponentials(float* scores, const T* q, const Keys<T>& keys, std::int64_t h, float scale) {
   float highest = std::numeric_limits<float>::lowest();
@@ -38,9 +38,9 @@ float exponentials(float* scores, const T* q, const Keys<T>& keys, std::int64_t 
   return simd::sum(sum);
 }
 
-// out <- factor sum over keys of p v, for kVectors vectors of elements that stay in registers.
+// out <- factor * (sum over keys of p v), for kVectors vectors of elements, summed in registers.
 template <std::size_t kVectors, class T, class Lanes>
-void weigh(T* out, const float* p, const Keys<T>& keys, float factor, Lanes lanes) {
+void weighted_sum(T* out, const float* p, const Keys<T>& keys, float factor, Lanes lanes) {
   simd::F32 sums[kVectors];
   std::ranges::fill(sums, simd::broadcast(0.0F));
   for (std::int64_t j = 0; j < keys.count; ++j) {
@@ -58,7 +58,7 @@ void weigh(T* out, const float* p, const Keys<T>& keys, float factor, Lanes lane
 }
 
 template <class T>
-void weigh_all(T* out, const float* p, Keys<T> keys, std::int64_t h, float factor) {
+void weighted_sums(T* out, const float* p, Keys<T> keys, std::int64_t h, float factor) {
   constexpr std::size_t kVectors = 4;
   constexpr std::int64_t kElements = kVectors * simd::kLanes;
   std::int64_t d = 0;
@@ -68,10 +68,10 @@ void weigh_all(T* out, const float* p, Keys<T> keys, std::int64_t h, float facto
     keys.v += elements;
   };
   for (; d + kElements <= h; take(kElements))
-    weigh<kVectors>(out, p, keys, factor, simd::AllLanes{});
+    weighted_sum<kVectors>(out, p, keys, factor, simd::AllLanes{});
   for (; d + simd::kLanes <= h; take(simd::kLanes))
-    weigh<1>(out, p, keys, factor, simd::AllLanes{});
-  if (d < h) weigh<1>(out, p, keys, factor, simd::FirstLanes{h - d});
+    weighted_sum<1>(out, p, keys, factor, simd::AllLanes{});
+  if (d < h) weighted_sum<1>(out, p, keys, factor, simd::FirstLanes{h - d});
 }
 
 void decode_attention(const DecodeAttentionArgs& args) {
@@ -92,7 +92,7 @@ void decode_attention(const DecodeAttentionArgs& args) {
                            stride};
         const std::int64_t of_head = (i * heads + head) * h;
         const float sum = exponentials(scores, args.q.as<T>() + of_head, keys, h, args.scale);
-        weigh_all(args.out.as<T>() + of_head, scores, keys, h, 1.0F / sum);
+        weighted_sums(args.out.as<T>() + of_head, scores, keys, h, 1.0F / sum);
       }
     }
   });

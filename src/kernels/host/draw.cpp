@@ -13,7 +13,8 @@ namespace {
 
 using Kind = InitialValues::Kind;
 
-// Block by block: Philox in vectors of words, then a loop over those that the compiler vectorises.
+// Draws block by block: Philox in vectors of words, then a loop over the words that the compiler
+// vectorises.
 template <Kind kKind>
 void draw_random(const DrawArgs& args, float* y, std::int64_t begin, std::int64_t n) {
   constexpr std::int64_t kBlock = 256;
@@ -23,7 +24,7 @@ void draw_random(const DrawArgs& args, float* y, std::int64_t begin, std::int64_
   const auto a = static_cast<float>(args.init.a);
   for (std::int64_t at = 0; at < n; at += kBlock, y += kBlock) {
     const std::int64_t count = std::min(kBlock, n - at);
-    for (std::int64_t i = 0; i < count; i += simd::kLanes) {  // to the end of a vector
+    for (std::int64_t i = 0; i < count; i += simd::kLanes) {  // whole vectors, maybe beyond count
       const auto index = simd::count_from(static_cast<std::uint64_t>(begin + at + i));
       const auto words = args.random.words(index, upper_half(index));
       store(first.data() + i, words[0]);

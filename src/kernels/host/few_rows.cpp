@@ -11,14 +11,14 @@
 namespace muo::host {
 namespace {
 
-// Elements of d that are computed together, a chain of sums each: enough to hide a multiply-add's
-// latency, and to load every operand for several. The columns' rows of b pass through the
+// Elements of d that are computed together, each by its own chain of multiply-adds: enough to hide
+// their latency and to use each loaded operand several times. The kColumns rows of b stay in the
 // first-level cache for all rows of a.
 constexpr std::size_t kRows = 2;
 constexpr std::size_t kColumns = 4;
 
-// Calls put(row, column, a[row] . b[column]), each in sixteen partial sums that are folded at the
-// end, whatever the numbers of rows and columns are.
+// Calls put(row, column, a[row] . b[column]). Each dot product has sixteen partial sums, which are
+// added at the end, whatever the numbers of rows and columns.
 template <std::size_t kM, std::size_t kN, class In, class Put>
 void dots(const In* a, const In* b, std::int64_t k, const Put& put) {
   simd::F32 sums[kM][kN];
@@ -44,7 +44,7 @@ void dots(const In* a, const In* b, std::int64_t k, const Put& put) {
       put(static_cast<std::int64_t>(i), static_cast<std::int64_t>(j), simd::sum(sums[i][j]));
 }
 
-// body.operator()<kCount>(i) for i = 0, kCount, ... below n, then with 1 for what is left.
+// Calls body.operator()<kCount>(i) for i = 0, kCount, ... below n, then <1> for the remainder.
 template <std::size_t kCount, class Body>
 void in_steps(std::int64_t n, const Body& body) {
   constexpr auto kStep = static_cast<std::int64_t>(kCount);

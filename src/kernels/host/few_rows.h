@@ -4,7 +4,7 @@
 
 namespace muo::host {
 
-// Products whose a has few rows, as GemmArgs::few_rows says: bound by the memory that b comes from.
+// Products with GemmArgs::few_rows, whose speed is bound by reading b from memory.
 void few_rows(const GemmArgs& args);
 
 }  // namespace muo::host

@@ -14,7 +14,7 @@ namespace {
 
 float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
 
-// The gates read a dozen channels: too few for vectors.
+// A scalar dot product, as the gates read a dozen channels, too few for vectors.
 template <class X, class W>
 float short_dot(const X* x, const W* w, std::int64_t n) {
   float sum = 0;
@@ -23,13 +23,13 @@ float short_dot(const X* x, const W* w, std::int64_t n) {
   return sum;
 }
 
-using WeightSums = std::array<double, kMostGateWeights>;  // over all rows
+using WeightSums = std::array<double, kMaxGateWeights>;  // over all rows
 
 // dx[j] += sum over gates k of dz(k) w[k, j]; dw[k, j] += dz(k) x[j].
 template <class T, class W, class Gate>
 void gates_backward(std::int64_t gates, std::int64_t g, const T* x, const W* w, T* dx, double* dw,
                     const Gate& dz) {
-  std::array<float, kMostGateWeights> sums;
+  std::array<float, kMaxGateWeights> sums;
   std::fill_n(sums.data(), g, 0.0F);
   for (std::int64_t k = 0; k < gates; ++k) {
     const float d = dz(k);
@@ -98,7 +98,7 @@ void smear(const SmearArgs& args) {
   const auto* positions = data_or_null<std::int32_t>(args.positions);
   const auto* starts = data_or_null<std::int32_t>(args.starts);
   dispatch(args.x.dtype, [&]<class T>() {
-    const auto before = [&](std::int64_t i) -> const T* {  // the position before, or null
+    const auto before = [&](std::int64_t i) -> const T* {  // x of the position before, or null
       const std::int64_t row = i / steps;
       const std::int64_t position =
           i % steps + (positions == nullptr ? 0 : std::int64_t{positions[row]});
@@ -134,7 +134,7 @@ void smear_backward(const SmearBackwardArgs& args) {
       const bool last = position + 1 == steps;
       simd::add_scaled(dx, last ? 0.0F : lambda * gates[i + 1], last ? dy : dy + c, dy, c);
       if (position == 0) continue;
-      const float dgate = simd::dot(dy, x - c, c);  // of lambda gate
+      const float dgate = simd::dot(dy, x - c, c);  // gradient of lambda * gate
       dlambda += static_cast<double>(gates[i]) * static_cast<double>(dgate);
       gates_backward(1, g, x, args.weight.as<float>(), dx, dw.data(),
                      [&](std::int64_t) { return dgate * lambda * gates[i] * (1.0F - gates[i]); });

@@ -12,9 +12,9 @@
 namespace muo::host {
 namespace {
 
-// Where a product of bf16 matrices is computed in fp32, it is block by block: operands are widened
-// into scratch, and of a bf16 result too only a block exists in fp32. The extents of a block keep
-// what is widened near the caches and its cost at a few percent of the product's.
+// Block sizes of bf16 products that are computed in fp32: operands are widened into scratch block
+// by block, and a bf16 result exists in fp32 one block at a time. The sizes keep widened data in or
+// near the caches and the cost of widening at a few percent of the product's.
 constexpr std::int64_t kRows = 1024;
 constexpr std::int64_t kColumns = 512;
 constexpr std::int64_t kDepth = 512;
@@ -53,19 +53,19 @@ void multiply_widened(const Product& p, MatrixBlock<const BF16> whole_a,
     }
 }
 
-// Where the rows of an operand that is read down its columns (a transposed a, a plain b) are
-// multiples of 4 KiB, a column's elements fall into the same few sets of each cache, and a product
-// takes up to twice as long. So kPanel columns at a time are copied to rows of another length.
+// If an operand is read down its columns (a transposed a, a plain b) and its rows are multiples of
+// 4 KiB, a column's elements map to the same few sets of each cache, and a product takes up to
+// twice as long. So kPanel columns at a time are copied to rows of another length.
 constexpr std::int64_t kPanel = 1024;
 
 template <class In>
 class Panel {
  public:
-  // For each number that is copied `uses` multiply-adds wait.
-  static bool pays(std::int64_t columns, std::int64_t rows, std::int64_t uses) {
-    return columns % kPanel == 0 && columns * kSize % 4096 == 0 && rows <= kMostRows && uses >= 32;
+  // True if copying pays; `uses`: multiply-adds per copied number.
+  static bool is_faster(std::int64_t columns, std::int64_t rows, std::int64_t uses) {
+    return columns % kPanel == 0 && columns * kSize % 4096 == 0 && rows <= kMaxRows && uses >= 32;
   }
-  // Columns [first, first + kPanel) of x (rows, columns).
+  // A copy of columns [first, first + kPanel) of x (rows, columns), valid until the next call.
   MatrixBlock<const In> operator()(MatrixBlock<const In> x, std::int64_t rows, std::int64_t first) {
     constexpr std::int64_t kStride = kPanel + 64 / kSize;
     In* copy = reinterpret_cast<In*>(memory_.floats(rows * kStride * kSize / 4));
@@ -76,14 +76,14 @@ class Panel {
 
  private:
   static constexpr std::int64_t kSize = sizeof(In);
-  static constexpr std::int64_t kMostRows = 8192;  // 34 MB for a thread
+  static constexpr std::int64_t kMaxRows = 8192;  // 34 MB per thread
   Scratch memory_;
 };
 
 template <class In, class T>
 void multiply_by_columns(const Product& p, MatrixBlock<const In> a, MatrixBlock<const In> b,
                          MatrixBlock<T> d) {
-  if (p.transpose_b || !Panel<In>::pays(p.n, p.k, p.m)) return product(p, a, b, d);
+  if (p.transpose_b || !Panel<In>::is_faster(p.n, p.k, p.m)) return product(p, a, b, d);
   static thread_local Panel<In> panel;
   Product block = p;
   block.n = kPanel;
@@ -94,7 +94,8 @@ void multiply_by_columns(const Product& p, MatrixBlock<const In> a, MatrixBlock<
 template <class In, class T>
 void multiply_by_panels(const Product& p, MatrixBlock<const In> a, MatrixBlock<const In> b,
                         MatrixBlock<T> d) {
-  if (!p.transpose_a || !Panel<In>::pays(p.m, p.k, p.n)) return multiply_by_columns(p, a, b, d);
+  if (!p.transpose_a || !Panel<In>::is_faster(p.m, p.k, p.n))
+    return multiply_by_columns(p, a, b, d);
   static thread_local Panel<In> panel;
   Product block = p;
   block.m = kPanel;
@@ -103,8 +104,8 @@ void multiply_by_panels(const Product& p, MatrixBlock<const In> a, MatrixBlock<c
                         MatrixBlock<T>{d.data + i * d.stride, d.stride});
 }
 
-// T is the type of c and d, In of the operands. Nothing here depends on what else the machine does:
-// the same bits on every run.
+// T is the type of c and d, In that of the operands. All choices depend on the arguments and the
+// CPU alone, so every run gives the same bits.
 template <class In, class T>
 void multiply(const Product& p, const In* a, const In* b, const T* c, T* d) {
   const MatrixBlock<const In> whole_a{a, p.transpose_a ? p.m : p.k};
@@ -115,7 +116,7 @@ void multiply(const Product& p, const In* a, const In* b, const T* c, T* d) {
   multiply_by_panels(p, whole_a, whole_b, MatrixBlock<T>{d, p.n});
 }
 
-// d <- beta c, where there is nothing to multiply. c is null if it does not count.
+// d <- beta c, for products with k = 0. c is null if it is ignored.
 template <class T>
 void scale(T* d, const T* c, float beta, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i)
@@ -152,13 +153,13 @@ void gemm(const GemmArgs& args) {
   });
 }
 
-Gemm& gemm_in_use() {
+Gemm& active_gemm() {
   static Gemm in_use = &gemm;
   return in_use;
 }
 
 namespace {
-const KernelRegistration kRegistration(+[](const GemmArgs& args) { gemm_in_use()(args); });
+const KernelRegistration kRegistration(+[](const GemmArgs& args) { active_gemm()(args); });
 }  // namespace
 
 }  // namespace muo::host

@@ -5,15 +5,15 @@
 
 namespace muo::host {
 
-// Arguments as checked by the front (kernels/gemm.cpp).
+// `args` must have been checked (kernels/gemm.cpp).
 void gemm(const GemmArgs& args);
 
-// What computes products on streams of the host, and those of the SIMT tier: gemm(), unless a test
-// has put another function there, while no rank was running.
+// The function that computes products on the host's streams and in the SIMT tier: gemm(), unless a
+// test replaces it, which is allowed only while no rank is running.
 using Gemm = void (*)(const GemmArgs&);
-Gemm& gemm_in_use();
+Gemm& active_gemm();
 
-// What the kernel of symmetric_product computes: of each block of rows all up to its last diagonal
+// FLOPs of symmetric_product's kernel, which computes each block of rows up to its last diagonal
 // element.
 double symmetric_product_flops(const SymmetricProductArgs& args);
 

@@ -3,8 +3,8 @@
 namespace muo::host {
 
 // PyTorch's lerp, whose form depends on the weight: a + w (b - a) for w < 0.5, else
-// b - (b - a) (1 - w). The choice is made once, so that a loop over elements has no branch:
-// base + factor (b - a) with base a or b.
+// b - (b - a) (1 - w). The form is chosen once, so that loops over elements have no branch: both
+// are base + factor (b - a), with base a or b.
 class Lerp {
  public:
   explicit Lerp(float weight)

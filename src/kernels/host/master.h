@@ -10,15 +10,16 @@
 #include "kernels/update_squares.h"
 #include "runtime/tensor.h"
 
-// Masters as kernels read and write them: fp32, or (weight of uint16) split between it and the
-// replica (base/split_float.h), of which a block at a time is made fp32.
+// Access to master weights, which are fp32, or split between a uint16 weight and the replica
+// (base/split_float.h) and joined to fp32 a block at a time.
 namespace muo::host {
 
 inline constexpr std::int64_t kMasterBlock = 512;
 using MasterBlock = std::array<float, kMasterBlock>;
 
-// body(values, begin, count) for blocks of at most kMasterBlock elements [begin, begin + count) of
-// [from, to): their fp32 values, which it writes, and reads if kReads.
+// Calls body(values, begin, count) for blocks of at most kMasterBlock elements [begin, begin +
+// count) of [from, to). `values` are their fp32 masters, which body writes, and reads if kReads;
+// then updates the replica.
 template <bool kReads, class Body>
 void with_master(const Tensor& weight, const Tensor& replica, std::int64_t from, std::int64_t to,
                  const Body& body) {
@@ -47,8 +48,8 @@ void with_master(const Tensor& weight, const Tensor& replica, std::int64_t from,
   }
 }
 
-// The squares of what a commit writes (kernels/update_squares.h), of part after part.
-class SquaresOfParts {
+// Sums the squares of a commit (kernels/update_squares.h), one part at a time.
+class PartSquares {
  public:
   void add(const float* before, const float* after, const float* u, std::int64_t n) {
     simd::for_lanes(n, [&](std::int64_t i, auto lanes) {
@@ -72,13 +73,13 @@ class SquaresOfParts {
   simd::F64 change_ = simd::zero_f64(), weight_ = simd::zero_f64(), u_ = simd::zero_f64();
 };
 
-// Of a commit that writes nothing.
+// The squares of a commit that writes nothing.
 inline void zero_squares(const Tensor& squares) {
   if (squares) std::fill_n(squares.as<double>(), squares.numel(), 0.0);
 }
 
-// body(values, begin, count) as with_master, for all elements; `squares` as
-// MuonCommitArgs::squares, `u` the update there, or null.
+// Calls body(values, begin, count) as with_master does, for all elements, and fills `squares`
+// (MuonCommitArgs::squares), with MuonCommitArgs::u or null as `u`.
 template <class Body>
 void commit_master(const Tensor& weight, const Tensor& replica, const float* u,
                    const Tensor& squares, const Body& body) {
@@ -86,7 +87,7 @@ void commit_master(const Tensor& weight, const Tensor& replica, const float* u,
   if (!squares) return with_master<true>(weight, replica, 0, n, body);
   auto* out = reinterpret_cast<UpdateSquares*>(squares.as<double>());
   alignas(64) MasterBlock before;
-  SquaresOfParts sums;
+  PartSquares sums;
   const std::int64_t piece = n / squares.shape[0];
   for (std::int64_t begin = 0; begin < n; begin += piece)
     for (std::int64_t from = begin; from < begin + piece; from += kCommitPart) {

@@ -14,8 +14,9 @@ void write_metrics(const WriteMetricsArgs& args) {
   const std::int64_t slot = scalars->step % metrics_slots(args.ring);
   MetricsRecord& record = args.ring.as_struct<MetricsRecord>()[slot];
   std::atomic_ref<std::int64_t> sequence(record.sequence);
-  // Marked as being written first: a reader that comes during the next lap must not take the mix.
-  // Acquire, so that no write below moves before it (a fence would do, but not under TSan).
+  // Marks the record as being written, so that a reader that is one turn of the ring behind does
+  // not use a mix of two records. The exchange acquires, so that no write below moves before it (a
+  // fence would do too, but TSan does not support fences).
   sequence.exchange(0, std::memory_order_acq_rel);
   fill_record(*scalars, args.totals.as<double>(), args.totals.numel(), record);
   if (args.squares)

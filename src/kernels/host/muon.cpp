@@ -14,7 +14,7 @@
 namespace muo::host {
 namespace {
 
-// A fixed number of partial sums makes the order of a sum independent of how it is vectorised.
+// A fixed number of partial sums makes the order of summation independent of vectorisation.
 constexpr std::int64_t kLanes = 16;
 
 template <class T>
@@ -45,7 +45,7 @@ void nesterov(T* __restrict x, const G* __restrict g, const M* __restrict m,
   }
 }
 
-// Root mean square of the norms of rows: what MuonEq makes of each.
+// Root mean square of the rows' norms, to which MuonEq scales each row.
 double mean_norm(const float* norms, std::int64_t rows) {
   double total = 0;
   for (std::int64_t i = 0; i < rows; ++i)
@@ -53,17 +53,17 @@ double mean_norm(const float* norms, std::int64_t rows) {
   return std::sqrt(total / static_cast<double>(rows));
 }
 
-// What a row is scaled by before the norm divides.
+// The factor of a row, before the division by the norm.
 double row_factor(const MuonNormalisation& how, double target, float norm) {
   return how.equilibrate ? target / std::max(static_cast<double>(norm), kMuonRowFloor) : 1.0;
 }
 
-// norms: of the rows of x (rows, columns).
+// `norms`: of the rows of x (rows, columns).
 void normalise(const MuonNormalisation& how, float* x, const float* norms, std::int64_t rows,
                std::int64_t columns) {
   const double target = mean_norm(norms, rows);
   const auto factor = [&](std::int64_t i) { return row_factor(how, target, norms[i]); };
-  double scaled = 0;  // what |x|^2 will be, without another pass over x
+  double scaled = 0;  // |x|^2 after scaling, without another pass over x
   for (std::int64_t i = 0; i < rows; ++i)
     scaled += std::pow(static_cast<double>(norms[i]) * factor(i), 2);
   const double divisor = std::sqrt(scaled) * how.factor + how.eps;
@@ -75,7 +75,7 @@ void normalise(const MuonNormalisation& how, float* x, const float* norms, std::
   }
 }
 
-// In bf16 the factor and the product are rounded before the norm is taken of what is there.
+// In bf16 the factor and the product are rounded, and the norm is that of the rounded values.
 void normalise(const MuonNormalisation& how, BF16* x, const float* norms, std::int64_t rows,
                std::int64_t columns) {
   const double target = mean_norm(norms, rows);
@@ -210,16 +210,17 @@ void muon_scale(const MuonScaleArgs& args) {
   }
 }
 
-// Momentum of element i as it is stored.
+// Stores the momentum of element i, rounded if it is bf16.
 void store(float& m, float value, const RoundingNoise& /*noise*/, std::int64_t /*i*/) { m = value; }
 void store(BF16& m, float value, const RoundingNoise& noise, std::int64_t i) {
   m = round_stochastically(value, first_noise(noise(i)));
 }
 
-// Of `n` elements from `begin` on, whose masters are w.
+// Updates the `n` elements from `begin` on, whose masters are w.
 template <class M, class G>
-void commit_of(const MuonCommitArgs& args, const StepScalars& scalars, const RoundingNoise& noise,
-               float* __restrict w, std::int64_t begin, std::int64_t n) {
+void commit_block(const MuonCommitArgs& args, const StepScalars& scalars,
+                  const RoundingNoise& noise, float* __restrict w, std::int64_t begin,
+                  std::int64_t n) {
   const auto lr = static_cast<float>(scalars.matrix_lr * args.rate);
   const float decay = lr * scalars.muon_weight_decay;
   const Lerp to_momentum(1.0F - scalars.muon_momentum);
@@ -247,7 +248,7 @@ void muon_commit(const MuonCommitArgs& args) {
   dispatch_both(args.momentum.dtype, args.grad.dtype, [&]<class M, class G>() {
     commit_master(args.weight, args.replica, args.u.as<float>(), args.squares,
                   [&](float* w, std::int64_t begin, std::int64_t n) {
-                    commit_of<M, G>(args, *scalars, noise, w, begin, n);
+                    commit_block<M, G>(args, *scalars, noise, w, begin, n);
                   });
   });
 }

@@ -16,7 +16,7 @@
 #include "base/system_error_text.h"
 #include "kernels/host_kernels.h"
 
-// Of OpenMP, which is oneDNN's. Declared here, because clang does not find g++'s omp.h.
+// A function of OpenMP, which oneDNN uses. Declared here, because clang does not find g++'s omp.h.
 extern "C" void omp_set_num_threads(int count);  // NOLINT(readability-identifier-naming)
 
 namespace muo::host {
@@ -24,8 +24,8 @@ namespace {
 
 using dnnl::memory;
 
-// OpenMP keeps the size of a team per calling thread.
-void compute_alone() {
+// Makes oneDNN use the calling thread only; OpenMP stores the team size per calling thread.
+void use_one_thread() {
   thread_local const bool alone = (omp_set_num_threads(1), true);
   static_cast<void>(alone);
 }
@@ -34,7 +34,7 @@ void compute_alone() {
   throw Error(concat("gemm of ", p.m, " x ", p.k, " x ", p.n, ": oneDNN: ", what));
 }
 
-// What a primitive is made for.
+// The properties of a product for which oneDNN creates a primitive.
 struct Problem {
   std::int64_t m, n, k;
   std::int64_t stride_a, stride_b, stride_d;
@@ -49,8 +49,8 @@ dnnl::engine& cpu() {
 }
 
 #ifdef __x86_64__
-// Whether oneDNN runs kernels for `isa` here, or for one that includes it: the values are sets of
-// bits.
+// True if oneDNN uses kernels for `isa` on this CPU, or for an ISA that includes it: the values are
+// bit sets.
 bool runs(dnnl::cpu_isa isa) {
   const auto wanted = static_cast<unsigned>(isa);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
@@ -58,27 +58,28 @@ bool runs(dnnl::cpu_isa isa) {
 bool is_amd() { return __builtin_cpu_is("amd") != 0; }
 constexpr const char* kLeastCpu = "CPUs without AVX2";
 #else
-bool runs(dnnl::cpu_isa /*isa*/) { return false; }  // all of them are x86's
+bool runs(dnnl::cpu_isa /*isa*/) { return false; }  // all ISAs are x86's
 bool is_amd() { return false; }
 constexpr const char* kLeastCpu = "this kind of CPU";
 #endif
 
-// oneDNN takes the first of its implementations that can do it: blocked products. On a CPU
-// without AMX the one behind `*_gemm` measured up to 10 % faster for fp32 results and for long sums
-// of few columns (docs/experiments.md); elsewhere it is slower, as it rounds a copy of the result.
-bool wants_gemm(const Problem& p) {
+// oneDNN chooses the first implementation that supports a problem: blocked products. On a CPU
+// without AMX the implementation of `*_gemm` measured up to 10 % faster for fp32 results and for
+// long sums of few columns (docs/experiments.md); otherwise it is slower, as it rounds a copy of
+// the result.
+bool prefers_gemm(const Problem& p) {
   return runs(dnnl::cpu_isa::avx512_core_bf16) && !runs(dnnl::cpu_isa::avx512_core_amx) &&
          (!p.rounds || p.k >= 8 * p.n);
 }
 
-// Version 3.7's blocked products take a single row of a transposed a, or a single column of d, for
-// one whose elements lie side by side.
-bool has_apart_vector(const Problem& p) {
+// True for a single row of a transposed a, or a single column of d, with a stride: the blocked
+// products of oneDNN 3.7 treat its elements as contiguous.
+bool has_strided_vector(const Problem& p) {
   return (p.m == 1 && p.transpose_a && p.stride_a != 1) || (p.n == 1 && p.stride_d != 1);
 }
 
-// The implementation to use for d <- alpha a b + beta d. Version 3 has neither a description apart
-// from the primitive's nor a scale of results.
+// The implementation for d <- alpha a b + beta d. Version 3 has neither a separate operation
+// descriptor nor output scales.
 dnnl::matmul::primitive_desc choose(const memory::desc& a, const memory::desc& b,
                                     const memory::desc& d, const Problem& p) {
   const auto alpha = std::bit_cast<float>(p.alpha), beta = std::bit_cast<float>(p.beta);
@@ -94,8 +95,8 @@ dnnl::matmul::primitive_desc choose(const memory::desc& a, const memory::desc& b
 #endif
   if (beta != 0.0F) after.append_sum(beta);
   attributes.set_post_ops(after);
-  const bool not_blocked = DNNL_VERSION_MAJOR >= 3 && has_apart_vector(p);
-  if (not_blocked || wants_gemm(p))
+  const bool not_blocked = DNNL_VERSION_MAJOR >= 3 && has_strided_vector(p);
+  if (not_blocked || prefers_gemm(p))
     for (auto next = first(); next.next_impl();) {
       const std::string_view name = next.impl_info_str();
       if (name.starts_with("gemm:") || (not_blocked && !name.starts_with("brg"))) return next;
@@ -121,7 +122,7 @@ class Matmul {
 
   void operator()(const BF16* a, const BF16* b, void* d) {
     thread_local dnnl::stream stream(cpu());
-    // The interface has no pointers to const; sources are only read.
+    // oneDNN's interface lacks pointers to const, but only reads sources.
     a_.set_data_handle(const_cast<BF16*>(a));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
     b_.set_data_handle(const_cast<BF16*>(b));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
     d_.set_data_handle(d);
@@ -137,7 +138,7 @@ class Matmul {
 template <class T>
 void matmul(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16> b,
             MatrixBlock<T> d) {
-  compute_alone();
+  use_one_thread();
   const Problem problem{.m = p.m,
                         .n = p.n,
                         .k = p.k,
@@ -159,8 +160,9 @@ void matmul(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16>
   }
 }
 
-// At its first products of fp32, by transposition, oneDNN makes all its kernels for such, 17 MB in
-// 60 maps, and where it gets no memory it calls a null pointer. So there must be room for them.
+// Makes oneDNN create all its fp32 kernels, which takes 17 MB in 60 maps and happens at the first
+// product for each pair of transpositions. If oneDNN gets no memory there, it calls a null pointer;
+// so this first checks that there is enough.
 void make_kernels() {
   constexpr std::size_t kRoom = std::size_t{32} << 20;
   void* const room =
@@ -182,7 +184,7 @@ void make_kernels() {
 
 void product(const Product& p, MatrixBlock<const float> a, MatrixBlock<const float> b,
              MatrixBlock<float> d) {
-  compute_alone();
+  use_one_thread();
   static const bool has_kernels = (make_kernels(), true);
   static_cast<void>(has_kernels);
   const dnnl_status_t status =
@@ -201,8 +203,8 @@ void product(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16
 }
 
 bool multiplies_bf16() {
-  // bf16 without AMX is twice fp32's rate on Zen 4 and later. On Intel's it is the same, and oneDNN
-  // does not reach it (docs/experiments.md).
+  // Without AMX the bf16 rate is twice fp32's on Zen 4 and later. On Intel's CPUs it equals fp32's,
+  // and oneDNN does not reach it (docs/experiments.md).
   static const bool fast = runs(dnnl::cpu_isa::avx512_core_amx) || (has_avx512_bf16() && is_amd());
   return fast;
 }

@@ -4,11 +4,11 @@
 
 #include "base/dtype.h"
 
-// Products of matrices by oneDNN, each in its caller's thread alone: a device is a thread. The same
-// call gives the same bits.
+// Matrix products by oneDNN, each on its caller's thread only, as a device is one thread. Equal
+// calls give equal bits.
 namespace muo::host {
 
-// One matrix of a batch; beta is 0 if d does not count.
+// A product of one matrix of a batch; beta is 0 if old contents of d are ignored.
 struct Product {
   std::int64_t m, n, k;
   bool transpose_a, transpose_b;
@@ -22,8 +22,8 @@ struct MatrixBlock {
   std::int64_t stride;
 };
 
-// d (m, n) <- alpha op(a) op(b) + beta d, with sums in fp32 and one rounding. k is positive, and
-// d overlaps neither a nor b. Throws Error. Those of bf16 need multiplies_bf16().
+// d (m, n) <- alpha op(a) op(b) + beta d, with sums in fp32 and one rounding. k must be positive,
+// and d must overlap neither a nor b. bf16 products need multiplies_bf16(). Throws Error.
 void product(const Product& p, MatrixBlock<const float> a, MatrixBlock<const float> b,
              MatrixBlock<float> d);
 void product(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16> b,
@@ -31,10 +31,10 @@ void product(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16
 void product(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16> b,
              MatrixBlock<BF16> d);
 
-// Whether this CPU multiplies bf16 faster than fp32.
+// True if this CPU multiplies bf16 faster than fp32. Respects DNNL_MAX_CPU_ISA.
 bool multiplies_bf16();
 
-// Whether it has AVX-512 BF16. Both answers heed DNNL_MAX_CPU_ISA.
+// True if this CPU has AVX-512 BF16. Respects DNNL_MAX_CPU_ISA.
 bool has_avx512_bf16();
 
 }  // namespace muo::host

@@ -8,7 +8,7 @@
 namespace muo::host {
 namespace {
 
-void lap(const LapArgs& args) {
+void mark_phase(const MarkPhaseArgs& args) {
   auto& clock = *args.clock.as_struct<PhaseClock>();
   const std::int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(
                                std::chrono::steady_clock::now().time_since_epoch())
@@ -17,13 +17,13 @@ void lap(const LapArgs& args) {
   if (clock.last != 0) {
     clock.elapsed[args.phase] += now - clock.last;
     clock.thread[args.phase] += thread - clock.thread_last;
-    ++clock.laps[args.phase];
+    ++clock.marks[args.phase];
   }
   clock.last = now;
   clock.thread_last = thread;
 }
 
-const KernelRegistration kRegistration(&lap);
+const KernelRegistration kRegistration(&mark_phase);
 
 }  // namespace
 }  // namespace muo::host

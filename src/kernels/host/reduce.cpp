@@ -8,8 +8,8 @@
 namespace muo::host {
 namespace {
 
-// The sum of term(x) in doubles. `add(accumulator, x)` returns the new accumulator; a zero lane
-// adds nothing.
+// Sums x in doubles. `add(accumulator, x)` returns the new accumulator, and must leave it unchanged
+// in lanes where x is 0.
 template <class T, class Add>
 double reduce(const T* x, std::int64_t n, const Add& add) {
   constexpr std::int64_t kStep = 2 * simd::kLanes;

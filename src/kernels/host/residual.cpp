@@ -27,7 +27,7 @@ void mix_norm(const MixNormArgs& args) {
     for (std::int64_t row = 0; row < n; ++row) {
       const T* x = args.x.as<T>() + row * c;
       const T* z = args.beta ? args.z.as<T>() + row * c : nullptr;
-      T* y = args.y.as<T>() + row * c;  // holds the mixed row until its norm is known
+      T* y = args.y.as<T>() + row * c;  // the mixed row, until its norm is known
       simd::for_lanes(c, [&](std::int64_t i, auto lanes) {
         simd::F32 mixed = alpha * simd::load(x + i, lanes);
         if (z != nullptr) mixed = simd::fma(beta, simd::load(z + i, lanes), mixed);
@@ -48,13 +48,13 @@ void mix_norm_backward_of(const MixNormBackwardArgs& args) {
   const F32 beta = simd::broadcast(args.sign * value_or(args.beta, 0.0F));
   const bool has_alpha{args.alpha}, has_beta{args.beta};
   const auto* rstd = args.rstd.as<float>();
-  double dalpha = 0, dbeta = 0;  // rows in fp32 as everywhere, their sums in fp64
+  double dalpha = 0, dbeta = 0;  // sums over a row are fp32, sums over rows fp64
   for (std::int64_t row = 0; row < args.dx.shape[0]; ++row) {
     const auto of = [&](const Tensor& tensor) { return tensor.as<T>() + row * c; };
     T* dx = of(args.dx);
     const T* dy = of(args.dy);
     const T* x_or_y = of(has_alpha ? args.x : args.y);
-    const T* z = of(has_beta ? args.z : args.dx);  // without beta neither is used
+    const T* z = of(has_beta ? args.z : args.dx);  // without beta, z and dz are not used
     T* dz = of(has_beta ? args.dz : args.dx);
     const F32 factor = simd::broadcast(rstd[row]);
     const auto y = [&](std::int64_t i, auto lanes) {

@@ -7,14 +7,14 @@
 
 namespace muo::host {
 
-// Memory of one thread that a kernel keeps between its calls: make it thread_local. On a cache
-// line, as vectors across two lines cost twice. It grows at the first calls only.
+// Scratch memory of a kernel that is reused between calls; declare it thread_local. Aligned to
+// cache lines, as vectors across two lines cost twice. It only grows.
 class Scratch {
  public:
-  // At least `count` floats, of any value.
+  // At least `count` uninitialised floats, valid until the next call.
   float* floats(std::int64_t count) {
     if (count > size_) {
-      memory_.reset();  // before the new one is there: the peak is the larger of both
+      memory_.reset();  // before the allocation, so that the two never coexist
       memory_.reset(static_cast<float*>(
           ::operator new(static_cast<std::size_t>(count) * sizeof(float), kAlignment)));
       size_ = count;

@@ -13,10 +13,9 @@ inline namespace portable {}
 #  include "kernels/host/simd_portable.h"
 #endif
 
-// Vectors of sixteen floats for the host kernels: one AVX-512 register, two AVX2 ones, or four of
-// another CPU; simd_portable.h says what each function does. Lanes, order of reductions and
-// rounding are the same in every build: every multiply-add that is meant to be fused is written as
-// fma().
+// Vectors of sixteen floats for the host kernels: one AVX-512 register, two AVX2 registers, or four
+// registers of other CPUs. simd_portable.h specifies each function. Lanes, order of reductions and
+// rounding are the same in every build; every multiply-add that shall be fused is written as fma().
 namespace muo::simd {
 
 // Within 1 ulp for results in the normal range; 0 for x < -87.33 (no denormal results, which

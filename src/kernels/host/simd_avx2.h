@@ -2,7 +2,7 @@
 
 #include "kernels/host/simd_x86.h"
 
-// simd_portable.h in AVX2.
+// The functions of simd_portable.h in AVX2.
 namespace muo::simd {
 inline namespace avx2 {
 
@@ -140,7 +140,7 @@ namespace detail {
 inline __m256 widen_bf16(__m128i halves) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
 }
-inline __m256i upper_halves(__m256 a) {  // rounded, in the low 16 bits
+inline __m256i upper_halves(__m256 a) {  // rounded to bf16, in the low 16 bits
   const __m256i bits = _mm256_castps_si256(a);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
   const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
@@ -157,7 +157,7 @@ inline F32 widen_bf16(Halves a) {
 inline Halves narrow_bf16(F32 a) {
   const __m256i packed =
       _mm256_packus_epi32(detail::upper_halves(a.lo), detail::upper_halves(a.hi));
-  return _mm256_permute4x64_epi64(packed, 0xD8);  // packing works on 128-bit halves
+  return _mm256_permute4x64_epi64(packed, 0xD8);  // undoes the packing by 128-bit halves
 }
 
 struct WideWords {
@@ -197,7 +197,7 @@ inline void store(std::uint32_t* words, const WideWords& a) {
   for (std::size_t i = 0; i < 4; i += 2) {
     const __m256i even = _mm256_castps_si256(
         _mm256_shuffle_ps(_mm256_castsi256_ps(a.w[i]), _mm256_castsi256_ps(a.w[i + 1]), 0x88));
-    const __m256i in_order = _mm256_permute4x64_epi64(even, 0xD8);  // of 128-bit halves
+    const __m256i in_order = _mm256_permute4x64_epi64(even, 0xD8);  // in order of 128-bit halves
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(words + 4 * i), in_order);
   }
 }

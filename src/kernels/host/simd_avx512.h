@@ -2,7 +2,7 @@
 
 #include "kernels/host/simd_x86.h"
 
-// simd_portable.h in AVX-512.
+// The functions of simd_portable.h in AVX-512.
 namespace muo::simd {
 inline namespace avx512 {
 
@@ -69,7 +69,7 @@ inline F32 power_of_low_bits(F32 shifted) {
 }
 
 namespace detail {
-// Masked forms: g++ 12's plain ones read an undefined register and warn about it.
+// Masked intrinsics, as g++ 12's unmasked ones read an undefined register and warn about it.
 template <int kHalf>
 inline __m256 half(__m512 a) {
   const __m512d bits = _mm512_castps_pd(a);

@@ -7,9 +7,9 @@
 #include "base/dtype.h"
 #include "kernels/host/simd.h"
 
-// bf16 in memory, fp32 in registers: with these only a kernel's loads and stores
-// know the storage type. Rounds to nearest, ties to even, as base/dtype.h's to_bf16 does, bit
-// for bit: the CPU's own conversion (vcvtneps2bf16) would flush denormals.
+// bf16 in memory, fp32 in registers: only a kernel's loads and stores depend on the storage type.
+// Rounds to nearest, ties to even, with the bits of to_bf16 (base/dtype.h); the CPU's instruction
+// (vcvtneps2bf16) would flush denormals.
 namespace muo::simd {
 
 inline F32 load(const BF16* p, AllLanes /*lanes*/ = {}) { return widen_bf16(load_halves(p)); }
@@ -26,10 +26,10 @@ inline void store(BF16* p, F32 a, FirstLanes lanes) {
   std::copy_n(some.data(), lanes.count, p);
 }
 
-// What storing and loading bf16 makes of every lane.
+// Every lane rounded to bf16, as by storing and loading it.
 inline F32 round_to_bf16(F32 a) { return widen_bf16(narrow_bf16(a)); }
 
-// What storing and loading T makes of every lane.
+// Every lane rounded to T, as by storing and loading it.
 template <class T>
 inline F32 rounded(F32 a) {
   if constexpr (std::is_same_v<T, BF16>)
@@ -38,7 +38,7 @@ inline F32 rounded(F32 a) {
     return a;
 }
 
-// y <- x, in y's type.
+// y <- x, converted to y's type.
 template <class Y, class X>
 inline void copy(Y* y, const X* x, std::int64_t n) {
   for_lanes(n, [&](std::int64_t i, auto lanes) { store(y + i, load(x + i, lanes), lanes); });
@@ -61,8 +61,8 @@ inline void add_scaled(Z* z, float a, const X* x, const Y* y, std::int64_t n) {
   });
 }
 
-// Sum of x(i) y(i) in 64 partial sums, folded in a fixed order. x and y give lanes from element i
-// on: (i, lanes).
+// Sum of x(i) y(i) in 64 partial sums, added up in a fixed order. x(i, lanes) and y(i, lanes)
+// return the elements from i on.
 template <class X, class Y>
 inline float dot_of(const X& x, const Y& y, std::int64_t n) {
   constexpr AllLanes kAll;

@@ -6,13 +6,13 @@ namespace muo::simd {
 
 inline constexpr std::int64_t kLanes = 16;
 
-// How many lanes a load or store touches: all, or the first `count`, 0 < count < kLanes.
+// The lanes that a load or store accesses: all, or the first `count`, 0 < count < kLanes.
 struct AllLanes {};
 struct FirstLanes {
   std::int64_t count;
 };
 
-// body(i, lanes) for i = 0, 16, 32, ... below n; only the last call may get FirstLanes.
+// Calls body(i, lanes) for i = 0, 16, 32, ... below n; only the last call may get FirstLanes.
 template <class Body>
 inline void for_lanes(std::int64_t n, const Body& body) {
   std::int64_t i = 0;

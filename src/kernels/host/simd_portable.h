@@ -10,9 +10,8 @@
 
 #include "kernels/host/simd_lanes.h"
 
-// What every function does, without intrinsics, in vectors of four floats as NEON has them.
-// simd_avx2.h and simd_avx512.h give the same results, bit for bit; a NaN's bits may differ where
-// it comes from arithmetic.
+// The specification of every function, without intrinsics, in vectors of four floats like NEON's.
+// simd_avx2.h and simd_avx512.h give the same bits, except for NaNs that result from arithmetic.
 namespace muo::simd::portable {
 
 namespace detail {
@@ -34,8 +33,7 @@ struct F64 {  // sixteen doubles
 struct Halves {  // sixteen bf16 numbers
   detail::Shorts s[2];
 };
-// Sixteen 32-bit words, each in the lower half of 64 bits, whose upper half is of no account but to
-// upper_half().
+// Sixteen 32-bit words, each in the lower half of 64 bits; only upper_half() uses the upper halves.
 struct WideWords {
   WideWords() = default;
   explicit WideWords(std::uint32_t x) {  // in all lanes
@@ -46,7 +44,7 @@ struct WideWords {
 };
 
 namespace detail {
-// Written out, as g++ vectorises no call in a loop over a vector's elements.
+// Unrolled by hand, as g++ does not vectorise calls in a loop over a vector's elements.
 template <class F>
 inline F32 each(const F& f, auto... x) {
   return {{f(x.q[0]...), f(x.q[1]...), f(x.q[2]...), f(x.q[3]...)}};
@@ -98,7 +96,7 @@ inline void store(float* p, F32 a, FirstLanes lanes) {
   std::copy_n(some.data(), lanes.count, p);
 }
 inline F32 keep(F32 a, AllLanes /*lanes*/, F32 /*other*/) { return a; }
-// `other` in the lanes that are not among the first.
+// a in the first lanes, `other` in the rest.
 inline F32 keep(F32 a, FirstLanes lanes, F32 other) {
   std::array<float, kLanes> both;
   store(both.data(), other);
@@ -123,7 +121,7 @@ inline F32 fma(F32 a, F32 b, F32 c) {  // a b + c
 inline F32 fnma(F32 a, F32 b, F32 c) {  // c - a b
   return detail::each([](auto x, auto y, auto z) { return detail::fma(-x, y, z); }, a, b, c);
 }
-// If either is NaN, the result is b; so it is if both are zeros.
+// The result is b if either is NaN, or if both are zeros.
 inline F32 min(F32 a, F32 b) {
   return detail::each([](auto x, auto y) { return x < y ? x : y; }, a, b);
 }
@@ -159,7 +157,7 @@ inline F32 copy_sign(F32 magnitude, F32 sign) {  // magnitude >= 0
       },
       magnitude, sign);
 }
-// a 2^n for an integer n of [-252, 254], where the result is zero, normal or infinite.
+// a 2^n for an integer n in [-252, 254]; the result must be zero, normal or infinite.
 inline F32 scale_by_power(F32 a, F32 n) {
   const auto power_of_two = [](detail::Integers k) {
     return std::bit_cast<detail::Quad>((k + 127) << 23);
@@ -172,7 +170,7 @@ inline F32 scale_by_power(F32 a, F32 n) {
       },
       a, n);
 }
-// 2^n for the integer n in the low bits of `shifted`; bits above the ninth do not count.
+// 2^n for the integer n in the low nine bits of `shifted`; higher bits are ignored.
 inline F32 power_of_low_bits(F32 shifted) {
   return detail::each(
       [](auto x) {
@@ -180,7 +178,7 @@ inline F32 power_of_low_bits(F32 shifted) {
       },
       shifted);
 }
-// Lanes that are 8, 4, 2 and 1 apart are folded, in this order.
+// Adds lanes that are 8, 4, 2 and 1 apart, in this order.
 inline float sum(F32 a) {
   const detail::Quad s = (a.q[0] + a.q[2]) + (a.q[1] + a.q[3]);
   return (s[0] + s[2]) + (s[1] + s[3]);
@@ -207,13 +205,13 @@ inline F64 operator+(F64 a, F64 b) {
 inline F64 fma(F64 a, F64 b, F64 c) {
   return detail::each_pair([](auto x, auto y, auto z) { return detail::fma(x, y, z); }, a, b, c);
 }
-inline double sum(F64 a) {  // folded as the sum of floats
+inline double sum(F64 a) {  // in the order of the sum of floats
   const detail::Pair s =
       ((a.p[0] + a.p[4]) + (a.p[2] + a.p[6])) + ((a.p[1] + a.p[5]) + (a.p[3] + a.p[7]));
   return s[0] + s[1];
 }
 
-// Elements of a and b in turn: of their lower halves, and of their upper halves.
+// The elements of a and b alternately: first those of the lower halves, then of the upper halves.
 inline std::pair<F32, F32> interleave(F32 a, F32 b) {
   const auto low = [](detail::Quad x, detail::Quad y) {
     return __builtin_shufflevector(x, y, 0, 4, 1, 5);
@@ -237,7 +235,7 @@ inline void store_halves(void* p, Halves a) {
   std::memcpy(bytes, &a.s[0], 16);
   std::memcpy(bytes + 16, &a.s[1], 16);
 }
-// A number in bf16 is the upper half of the same number's word.
+// A bf16 number is the upper half of the same number in fp32.
 inline F32 widen_bf16(Halves a) {
   const auto low = [](detail::Shorts s) {
     return std::bit_cast<detail::Quad>(
@@ -262,7 +260,7 @@ inline Halves narrow_bf16(F32 a) {  // to nearest, ties to even; NaNs become qui
   return {{upper(a.q[0], a.q[1]), upper(a.q[2], a.q[3])}};
 }
 
-// Lane i: first + i, of 64 bits.
+// Lane i is first + i, in 64 bits.
 inline WideWords count_from(std::uint64_t first) {
   WideWords a;
   for (detail::WidePair& p : a.w) {

@@ -8,7 +8,7 @@
 
 #include "kernels/host/simd_lanes.h"
 
-// What AVX2 and AVX-512 share: the end of reductions, and bf16 in memory.
+// Functions common to AVX2 and AVX-512: the end of reductions, and bf16 in memory.
 namespace muo::simd {
 inline namespace x86 {
 

@@ -8,7 +8,7 @@
 namespace muo::host {
 namespace {
 
-constexpr std::int64_t kTile = 32;  // what is read along columns stays in the cache
+constexpr std::int64_t kTile = 32;  // small enough that data read along columns stays in the cache
 
 template <class To, class From>
 void transpose_matrix(To* __restrict y, const From* __restrict x, std::int64_t rows,

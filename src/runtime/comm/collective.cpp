@@ -131,7 +131,7 @@ void CheckedCommunicator::reduce(Stream& stream, Tag tag, Tensor out, Tensor in,
 
 void CheckedCommunicator::broadcast(Stream& stream, Tag tag, Tensor values, int root) {
   check_root(root);
-  MUO_CHECK(values, "nothing to broadcast");
+  MUO_CHECK(values, "broadcast of an absent tensor");
   const bool source = rank_ == root;
   finish(stream, {.kind = CollectiveKind::kBroadcast,
                   .tag = tag,
@@ -180,7 +180,7 @@ void CheckedCommunicator::all_to_all(Stream& stream, Tag tag, Tensor out, Tensor
                   .wire_bytes = others(in.bytes())});
 }
 
-// What is not this rank's own share of `bytes`.
+// `bytes` less this rank's own share.
 std::int64_t CheckedCommunicator::others(std::int64_t bytes) const {
   return bytes * (world_ - 1) / world_;
 }
@@ -191,24 +191,24 @@ void CheckedCommunicator::check_root(int root) const {
 
 void CheckedCommunicator::check_segments(const Tensor& full, const Tensor& shard) const {
   MUO_CHECK(full && shard && full.numel() == shard.numel() * world_, "segments of ", shard.numel(),
-            " and a whole of ", full.numel(), " elements on ", world_, " ranks");
+            " and a full tensor of ", full.numel(), " elements on ", world_, " ranks");
 }
 
 void CheckedCommunicator::check_parts(const Tensor& full, const Tensor& part,
                                       std::span<const std::int64_t> counts, bool has_full) const {
-  MUO_CHECK(counts.size() == static_cast<std::size_t>(world_), counts.size(), " counts on ", world_,
-            " ranks");
+  MUO_CHECK(counts.size() == static_cast<std::size_t>(world_), counts.size(), " counts for ",
+            world_, " ranks");
   for (const std::int64_t n : counts)
     MUO_CHECK(n >= 0, "a part of ", n, " elements");
   const std::int64_t own = counts[static_cast<std::size_t>(rank_)];
-  MUO_CHECK(part && part.numel() == own, "a part of ", part.numel(),
-            " elements where the counts say ", own);
+  MUO_CHECK(part && part.numel() == own, "a part of ", part.numel(), " elements, but its count is ",
+            own);
   const std::int64_t sum = offset_of(world_, counts);
-  MUO_CHECK(!has_full || (full && full.numel() == sum), "a whole of ", full.numel(),
-            " elements where the counts sum to ", sum);
+  MUO_CHECK(!has_full || (full && full.numel() == sum), "a full tensor of ", full.numel(),
+            " elements, but the counts sum to ", sum);
 }
 
-// `own_offset`: the element of `out` at which `in` may lie; less than 0 where `out` lies in `in`.
+// `own_offset`: element of `out` at which `in` may lie; negative if `out` may lie within `in`.
 void CheckedCommunicator::finish(Stream& stream, Collective collective,
                                  std::optional<std::int64_t> own_offset) {
   const Tensor& out = collective.out;
@@ -218,7 +218,8 @@ void CheckedCommunicator::finish(Stream& stream, Collective collective,
                          ? std::max(in ? in.numel() : 0, out ? out.numel() : 0)
                          : offset_of(world_, collective.counts);
   collective.dtype = any.dtype;
-  // Of the others all agree, ranks without an output too; a reduce's only the root knows.
+  // All ranks can tell dtype by their input or output; the output's dtype of a reduce is known to
+  // the root alone.
   const bool converts = collective.kind == CollectiveKind::kReduceScatter ||
                         collective.kind == CollectiveKind::kReduce;
   collective.out_dtype = converts && out ? out.dtype : any.dtype;

@@ -31,26 +31,28 @@ constexpr auto names_of(CollectiveKind) {
 struct Collective {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   Tag tag = 0;
-  int root = -1;           // -1: it has none
-  std::int64_t count = 0;  // elements, the same on every rank: of the whole, or of the vector
+  int root = -1;           // -1: none
+  std::int64_t count = 0;  // elements of the whole vector, the same on every rank
   DType dtype = DType::kF32;
   DType out_dtype = DType::kF32;
-  // Of the variable ones, else empty. The caller's: who keeps the collective copies them.
+  // Elements per rank of the variable-size collectives, else empty. Owned by the caller: copy them
+  // to keep the collective.
   std::span<const std::int64_t> counts = {};
   Tensor out = {}, in = {};     // absent where this rank has none
-  std::int64_t wire_bytes = 0;  // what Communicator::bytes_sent() counts for it
+  std::int64_t wire_bytes = 0;  // added to Communicator::bytes_sent()
 
   // "all_reduce with tag 7 of 12 fp32", for messages.
   [[nodiscard]] std::string text() const;
-  // Whether the two are calls of one collective by two ranks.
+  // True if the two are calls of one collective by two ranks.
   [[nodiscard]] bool pairs_with(const Collective& other) const;
 };
 
-// Empty if the ranks' calls are of one collective; else who differs from rank 0, and how.
+// Empty if all ranks call the same collective, else a message that names the first rank that
+// differs from rank 0.
 std::string mispairing(std::span<const Collective> by_rank);
 std::string mispaired_text(const std::string& of_rank_0, int peer, const std::string& of_peer);
 
-// The elements [first, first + count) that a rank works on where a vector is shared out.
+// Elements [first, first + count) that a rank works on when a vector is divided among ranks.
 struct Share {
   std::int64_t first = 0, count = 0;
 };
@@ -58,11 +60,11 @@ inline Share share_of(int rank, int world, std::int64_t count) {
   const std::int64_t first = count * rank / world;
   return {first, count * (rank + 1) / world - first};
 }
-// Where the part of a rank begins in the concatenation of all.
+// Offset of a rank's part in the concatenation of all parts.
 std::int64_t offset_of(int rank, std::span<const std::int64_t> counts);
 
-// What every communicator shares: arguments are checked as communicator.h promises, before anything
-// is sent, and each call becomes a Collective.
+// Base of all communicators: checks arguments as communicator.h promises, before anything is sent,
+// and turns each call into a Collective.
 class CheckedCommunicator : public Communicator {
  public:
   CheckedCommunicator(int rank, int world) : rank_(rank), world_(world) {}
@@ -84,7 +86,8 @@ class CheckedCommunicator : public Communicator {
   void mute(bool muted) final { muted_ = muted; }
 
  protected:
-  // Eager or while `stream` captures. Tensors and numbers may be kept, `collective.counts` may not.
+  // Eager, or captured if `stream` captures. Tensors and numbers may be kept, `collective.counts`
+  // may not.
   virtual void enqueue(Stream& stream, const Collective& collective) = 0;
 
  private:

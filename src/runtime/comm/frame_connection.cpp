@@ -11,18 +11,18 @@ namespace muo {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{64} << 10;
-constexpr int kMostPieces = 64;  // at once, so that other connections have their turn
+constexpr int kMaxPieces = 64;  // per call, so that no connection starves the others
 
 }  // namespace
 
-FrameConnection::FrameConnection(FileDescriptor socket, Handshake handshake, std::size_t most)
-    : socket_(std::move(socket)), handshake_(std::move(handshake)), most_(most) {
+FrameConnection::FrameConnection(FileDescriptor socket, Handshake handshake, std::size_t max_bytes)
+    : socket_(std::move(socket)), handshake_(std::move(handshake)), max_bytes_(max_bytes) {
   send_bytes(handshake_.greeting());
 }
 
-void FrameConnection::accept_up_to(std::size_t most) {
-  most_ = most;
-  if (proven_) proven_->reader.accept_up_to(most);
+void FrameConnection::accept_up_to(std::size_t max_bytes) {
+  max_bytes_ = max_bytes;
+  if (proven_) proven_->reader.accept_up_to(max_bytes);
 }
 
 void FrameConnection::send(const GroupFrame& frame) {
@@ -46,7 +46,7 @@ void FrameConnection::flush() {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
     if (count < 0) {
-      unsent_.clear();  // the other side is gone; what it has sent before may still be read
+      unsent_.clear();  // the peer is gone; what it sent before may still be read
       sent_ = 0;
       break;
     }
@@ -66,7 +66,7 @@ void FrameConnection::finish() {
 FrameConnection::State FrameConnection::receive(std::vector<GroupFrame>& frames) {
   std::array<char, kPiece> piece;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   State state = State::kOpen;
-  for (int pieces = 0; pieces < kMostPieces && state == State::kOpen; ++pieces) {
+  for (int pieces = 0; pieces < kMaxPieces && state == State::kOpen; ++pieces) {
     const ssize_t count = ::recv(socket_.number(), piece.data(), piece.size(), 0);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
@@ -87,8 +87,8 @@ bool FrameConnection::take(std::string_view bytes, std::vector<GroupFrame>& fram
   }
   send_bytes(handshake_.receive(bytes));
   if (handshake_.state() == Handshake::State::kProven) {
-    proven_.emplace(
-        Proven{.seal = handshake_.outgoing(), .reader = FrameReader(handshake_.incoming(), most_)});
+    proven_.emplace(Proven{.seal = handshake_.outgoing(),
+                           .reader = FrameReader(handshake_.incoming(), max_bytes_)});
     for (const GroupFrame& frame : std::exchange(early_, {}))
       send(frame);
   }

@@ -13,29 +13,28 @@
 
 namespace muo {
 
-// Sends and receives frames over a socket that does not block: no call waits for the other side.
-// Frames are sent and received once both sides have proved that they know the secret. One thread at
-// a time.
+// Sends and receives frames over a non-blocking socket: no call waits for the peer. Frames are sent
+// and received once both sides have proved that they know the secret. One thread at a time.
 class FrameConnection {
  public:
   enum class State : std::uint8_t { kOpen, kEnded, kGarbage };
 
   FrameConnection(FileDescriptor socket, Handshake handshake,
-                  std::size_t most = GroupFrame::kMostBytes);
+                  std::size_t max_bytes = GroupFrame::kMaxBytes);
 
   [[nodiscard]] int number() const { return socket_.number(); }
-  void accept_up_to(std::size_t most);
+  void accept_up_to(std::size_t max_bytes);
 
-  // What the socket does not take now is sent by flush(), once the socket can be written.
+  // Queues what the socket cannot take now; flush() sends it once the socket is writable.
   void send(const GroupFrame& frame);
   void flush();
   [[nodiscard]] bool has_unsent() const { return !unsent_.empty(); }
-  // Nothing more will be sent: when all is, the other side learns that. Then wait for it to end the
-  // connection: to close a socket may take back what was sent and has not been read.
+  // Ends this side's stream once all frames are sent; none may follow. Then wait until the peer
+  // ends the connection: closing a socket may discard sent data that the peer has not read.
   void finish();
 
-  // Appends the frames that have come. What came before the end comes before it here. kGarbage: the
-  // other side does not know the secret, or has sent what is no frame.
+  // Appends the frames received, including those that came before the end of the connection.
+  // kGarbage: the peer does not know the secret, or violates the frame format.
   State receive(std::vector<GroupFrame>& frames);
 
  private:
@@ -44,16 +43,16 @@ class FrameConnection {
     FrameReader reader;
   };
   void send_bytes(std::string bytes);
-  // False: they are garbage.
+  // False if the bytes are garbage.
   [[nodiscard]] bool take(std::string_view bytes, std::vector<GroupFrame>& frames);
 
   FileDescriptor socket_;
   Handshake handshake_;
-  std::size_t most_;
+  std::size_t max_bytes_;
   std::optional<Proven> proven_;
-  std::vector<GroupFrame> early_;  // to be sent once it is proven
+  std::vector<GroupFrame> early_;  // sent once the handshake is done
   std::deque<std::string> unsent_;
-  std::size_t sent_ = 0;  // of the first
+  std::size_t sent_ = 0;  // bytes of unsent_.front()
   bool finished_ = false, shut_ = false;
 };
 

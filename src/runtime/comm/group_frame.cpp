@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kSizeBytes = 4, kHeadBytes = 1 + 1 + 8 + 4;
-constexpr std::int64_t kMostRanks = 1 << 20;
+constexpr std::int64_t kMaxRanks = 1 << 20;
 
 class Writer {
  public:
@@ -32,7 +32,7 @@ class Writer {
   std::string bytes_;
 };
 
-// After bytes that are missing all is 0 and empty.
+// Once bytes are missing, every further value is 0 or empty.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
@@ -71,7 +71,7 @@ void put(Writer& writer, const GroupMember& member) {
 std::optional<GroupMember> get_member(Reader& reader) {
   GroupMember member{.host = reader.text(), .pid = reader.get<std::int64_t>()};
   const auto ranks = reader.get<std::int64_t>();
-  if (!reader.good() || ranks < 1 || ranks > kMostRanks) return std::nullopt;
+  if (!reader.good() || ranks < 1 || ranks > kMaxRanks) return std::nullopt;
   member.ranks = static_cast<int>(ranks);
   return member;
 }
@@ -101,13 +101,13 @@ void FrameReader::add(std::string_view bytes) {
 }
 
 std::optional<GroupFrame> FrameReader::next() {
-  const std::string_view come = std::string_view(bytes_).substr(begin_);
-  if (failed_ || come.size() < kSizeBytes) return std::nullopt;
-  const std::size_t size = Reader(come).get<std::uint32_t>();
-  failed_ = size < kHeadBytes + FrameSeal::kBytes || size > most_;
-  if (failed_ || come.size() < kSizeBytes + size) return std::nullopt;
-  const std::string_view sealed = come.substr(0, kSizeBytes + size - FrameSeal::kBytes);
-  failed_ = !seal_.accepts(sealed, come.substr(sealed.size(), FrameSeal::kBytes));
+  const std::string_view received = std::string_view(bytes_).substr(begin_);
+  if (failed_ || received.size() < kSizeBytes) return std::nullopt;
+  const std::size_t size = Reader(received).get<std::uint32_t>();
+  failed_ = size < kHeadBytes + FrameSeal::kBytes || size > max_bytes_;
+  if (failed_ || received.size() < kSizeBytes + size) return std::nullopt;
+  const std::string_view sealed = received.substr(0, kSizeBytes + size - FrameSeal::kBytes);
+  failed_ = !seal_.accepts(sealed, received.substr(sealed.size(), FrameSeal::kBytes));
   if (failed_) return std::nullopt;
   Reader reader(sealed.substr(kSizeBytes));
   const auto type = reader.get<std::uint8_t>();

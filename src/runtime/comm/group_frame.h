@@ -11,46 +11,47 @@
 
 namespace muo {
 
-// What processes of a group send each other.
+// Message between two processes of a group.
 struct GroupFrame {
   enum class Type : std::uint8_t {
-    kHello,    // who comes: GroupHello
-    kRefusal,  // who has come is not taken; a text says why
-    kBeat,     // the first one: who has come is taken
-    kMembers,  // all have come: who they are
-    kMeeting,  // one's part of a meeting
+    kHello,    // first frame of a joining process: GroupHello
+    kRefusal,  // the joining process is rejected; payload: the reason
+    kBeat,     // heartbeat; the first one also accepts the joining process
+    kMembers,  // all have joined; payload: the list of members
+    kCall,     // one process' part of a collective call
     kFailure,  // GroupFailure
     kBye,
   };
-  static constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+  static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 
   Type type = Type::kBeat;
   std::uint8_t channel = 0;
-  std::uint64_t number = 0;  // of the meeting on its channel
+  std::uint64_t number = 0;  // sequence number of the call on its channel
   std::string site = {}, payload = {};
 };
 
-// On the wire: the number of bytes that follow, the fields in their order, little-endian, the seal.
+// Wire format: the number of bytes that follow, the fields in declaration order, little-endian, the
+// seal.
 std::string to_wire(const GroupFrame& frame, FrameSeal& seal);
 
-// Cuts what comes into frames.
+// Splits a byte stream into frames.
 class FrameReader {
  public:
-  // A frame that says to have more bytes, or whose seal is wrong, is none.
-  explicit FrameReader(FrameSeal seal, std::size_t most = GroupFrame::kMostBytes)
-      : seal_(std::move(seal)), most_(most) {}
-  void accept_up_to(std::size_t most) { most_ = most; }
+  // Fails at a frame that announces more bytes than the limit, or whose seal is wrong.
+  explicit FrameReader(FrameSeal seal, std::size_t max_bytes = GroupFrame::kMaxBytes)
+      : seal_(std::move(seal)), max_bytes_(max_bytes) {}
+  void accept_up_to(std::size_t max_bytes) { max_bytes_ = max_bytes; }
 
   void add(std::string_view bytes);
-  // None: it has not come as a whole, or failed().
+  // None if no frame is complete, or failed().
   [[nodiscard]] std::optional<GroupFrame> next();
   [[nodiscard]] bool failed() const { return failed_; }
 
  private:
   FrameSeal seal_;
-  std::size_t most_;
+  std::size_t max_bytes_;
   std::string bytes_;
-  std::size_t begin_ = 0;  // of what is not cut yet
+  std::size_t begin_ = 0;  // offset of the next frame
   bool failed_ = false;
 };
 
@@ -61,7 +62,7 @@ struct GroupMember {
 };
 
 struct GroupHello {
-  bool same_version = true;  // else nothing else is known
+  bool same_version = true;  // if false, no other field is set
   int process = 0, processes = 1;
   GroupMember member = {};
 };
@@ -73,7 +74,7 @@ struct GroupFailure {
   bool operator==(const GroupFailure&) const = default;
 };
 
-// Payloads. None: these bytes are not one.
+// Encodings of payloads. Decoding returns none for invalid bytes.
 std::string encode(const GroupHello& hello);
 std::optional<GroupHello> decode_hello(std::string_view payload);
 std::string encode(const std::vector<GroupMember>& members);

@@ -13,54 +13,58 @@
 
 namespace muo {
 
-// Where process 0 receives those who come. Nobody who connects keeps it from the others, and of
-// those who have not proved that they know the secret it takes no more than a few bytes.
-class GroupReception {
+// Accepts joining processes in process 0. No connection can block the others, and one that has not
+// proved knowledge of the secret gets only a few bytes of buffer.
+class GroupAcceptor {
  public:
   using Duration = std::chrono::steady_clock::duration;
-  struct Comer {
+  struct Joiner {
     GroupHello hello;
     FrameConnection connection;
   };
 
-  // Who has not said hello after `to_say_hello` is turned away.
-  GroupReception(ListeningSockets listening, std::string secret, Duration to_say_hello)
-      : listening_(std::move(listening)), secret_(std::move(secret)), to_say_hello_(to_say_hello) {}
+  // Rejects a connection that has sent no hello within `handshake_timeout`.
+  GroupAcceptor(ListeningSockets listening, std::string secret, Duration handshake_timeout)
+      : listening_(std::move(listening)),
+        secret_(std::move(secret)),
+        handshake_timeout_(handshake_timeout) {}
 
-  // What to poll to hear of them.
+  // File descriptors to poll for joining processes.
   [[nodiscard]] std::vector<int> descriptors() const;
-  // Those who have come and know the secret; call it often, `elapsed` after the last time.
-  std::vector<Comer> receive(Duration elapsed);
-  // Of those who are not taken: the answer, and no more.
-  void turn_away(Comer comer, const GroupFrame& answer);
+  // Processes that have joined and know the secret. Call it often; `elapsed`: time since the last
+  // call.
+  std::vector<Joiner> receive(Duration elapsed);
+  // Sends `answer`, and nothing else, to a process that is not accepted.
+  void reject(Joiner joiner, const GroupFrame& answer);
 
   [[nodiscard]] const ListeningSockets& listening() const { return listening_; }
-  [[nodiscard]] int turned_away() const { return turned_away_; }  // without a proof
+  [[nodiscard]] int rejected() const { return rejected_; }  // connections without a valid proof
 
  private:
-  struct Stranger {
+  struct PendingConnection {
     FrameConnection connection;
     Duration age{0};
-    bool refused = false;  // only waits for the text to be read
+    bool refused = false;  // kept only until the peer has read the answer
   };
   void accept_all();
 
   const ListeningSockets listening_;
   const std::string secret_;
-  const Duration to_say_hello_;
-  std::list<Stranger> strangers_;  // the oldest first
+  const Duration handshake_timeout_;
+  std::list<PendingConnection> pending_;  // the oldest first
   bool out_of_sockets_ = false;
-  int turned_away_ = 0;
+  int rejected_ = 0;
 };
 
 struct JoinedGroup {
   FrameConnection connection;      // to process 0
-  std::vector<GroupFrame> frames;  // that have come already
+  std::vector<GroupFrame> frames;  // received already
 };
-// Connects to process 0, as often as it takes, and asks for the secret each time. Throws Error
-// after `patience`; InputError if process 0 refuses, or if there was no secret until then.
+// Connects to process 0, with as many attempts as necessary, and asks for the secret each time.
+// Throws Error after `timeout`; InputError if process 0 refuses, or if there was no secret until
+// then.
 JoinedGroup join_group(const std::string& name, int port, const GroupHello& hello,
-                       const LaunchSecret& secret, std::chrono::milliseconds patience);
+                       const LaunchSecret& secret, std::chrono::milliseconds timeout);
 
 // "60 s"
 std::string seconds_text(std::chrono::milliseconds time);

@@ -21,10 +21,10 @@ std::string GroupMembers::objection_to(const GroupHello& hello) const {
     return concat(who, " was started as one of ", hello.processes, ", and process 0 as one of ",
                   processes(), ": give all the same number of processes");
   if (hello.process < 1 || hello.process >= processes())
-    return concat(who, " of ", processes(), " cannot be: they are numbered from 0 to ",
+    return concat(who, " of ", processes(), " is out of range: they are numbered from 0 to ",
                   processes() - 1);
   if (at(hello.process))
-    return concat(who, " is there already, as ", describe(hello.process),
+    return concat(who, " has joined already, as ", describe(hello.process),
                   ": give each process a number of its own");
   return {};
 }
@@ -67,7 +67,7 @@ std::string GroupMembers::missing() const {
     list += concat(i == 0 ? "" : i + 1 == numbers.size() ? " and " : ", ", numbers[i]);
   const bool one = numbers.size() == 1;
   return concat(one ? "process " : "processes ", list, " of ", processes(),
-                one ? " has not come" : " have not come");
+                one ? " has not connected" : " have not connected");
 }
 
 RankRange GroupMembers::ranks_of(int process) const {

@@ -34,7 +34,7 @@ std::string hmac(std::string_view key, std::string_view first, std::string_view 
   return out;
 }
 
-// In a time that does not depend on where they differ.
+// Constant time: does not depend on where they differ.
 bool same(std::string_view a, std::string_view b) {
   return a.size() == b.size() && sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
@@ -58,7 +58,7 @@ std::string number_text(std::uint64_t number) {
 std::string new_secret() {
   constexpr std::size_t kBytes = 32;
   const std::string bytes = random_bytes(kBytes);
-  std::string out(2 * kBytes + 1, '\0');  // with a zero at its end
+  std::string out(2 * kBytes + 1, '\0');  // with a terminating zero
   sodium_bin2hex(out.data(), out.size(), data_of(std::string_view(bytes)), bytes.size());
   out.pop_back();
   return out;
@@ -91,17 +91,17 @@ std::string Handshake::derive(std::string_view purpose) const {
 
 std::string Handshake::receive(std::string_view bytes) {
   if (state_ != State::kWaiting) return {};
-  come_ += bytes.substr(0, expected_ + 1);
-  // Each side sends its next message after it has had the other's.
-  if (come_.size() > expected_) state_ = State::kRefused;
-  if (come_.size() != expected_) return {};
-  return answer(std::exchange(come_, {}));
+  received_ += bytes.substr(0, expected_ + 1);
+  // Each side sends its next message only after it has received the other's.
+  if (received_.size() > expected_) state_ = State::kRefused;
+  if (received_.size() != expected_) return {};
+  return answer(std::exchange(received_, {}));
 }
 
 std::string Handshake::answer(std::string_view message) {
   const bool joins = side_ == Side::kJoining;
   expected_ = kProofBytes;
-  if (transcript_.size() < kNameBytes + 2 * kNonceBytes) {  // it is the other side's nonce
+  if (transcript_.size() < kNameBytes + 2 * kNonceBytes) {  // `message` is the peer's nonce
     if (!joins && !message.starts_with(kName)) {
       state_ = State::kRefused;
       return {};

@@ -12,7 +12,7 @@ namespace muo {
 std::string new_secret();
 
 // Authenticates the frames of one direction of a connection by HMAC-SHA256 over the frame's number
-// and its bytes: none can be forged, changed, left out, repeated or sent back.
+// and bytes: no frame can be forged, changed, dropped, repeated or reflected.
 class FrameSeal {
  public:
   static constexpr std::size_t kBytes = 32;
@@ -20,7 +20,7 @@ class FrameSeal {
   explicit FrameSeal(std::string key) : key_(std::move(key)) {}
   // The seal of the next frame.
   [[nodiscard]] std::string seal(std::string_view frame);
-  // Whether this is the seal of the next frame.
+  // True if this is the seal of the next frame.
   [[nodiscard]] bool accepts(std::string_view frame, std::string_view seal);
 
  private:
@@ -28,15 +28,15 @@ class FrameSeal {
   std::uint64_t frames_ = 0;
 };
 
-// By this, the two ends of a connection prove to each other that they know the secret of a launch.
-// Nothing else is said before both have:
+// Mutual authentication of the two ends of a connection: each proves that it knows the launch's
+// secret. Nothing else is exchanged before:
 //   joining process   8 bytes of protocol name, 32 random bytes
 //   process 0         32 random bytes
 //   joining process   HMAC-SHA256(secret, "process joins" and the bytes of both so far)
 //   process 0         HMAC-SHA256(secret, "process 0 accepts" and the same bytes)
-// The keys of the frames that follow are made likewise, for each direction. So nobody who records,
-// repeats or relays what is said can say anything of their own. Versions do not differ in this;
-// the first frame tells the version. Nothing is encrypted.
+// The keys of the frames that follow are derived likewise, one for each direction. So an attacker
+// who records, repeats or relays messages cannot add any. The handshake is the same in all
+// versions; the first frame carries the version. Nothing is encrypted.
 class Handshake {
  public:
   enum class Side : std::uint8_t { kJoining, kAccepting };
@@ -45,13 +45,13 @@ class Handshake {
 
   Handshake(Side side, std::string secret);
 
-  // What is to be sent before anything has come.
+  // Bytes to send before any are received.
   [[nodiscard]] std::string greeting() const;
-  // Takes bytes that have come, and returns what is to be sent for them.
+  // Takes received bytes and returns the bytes to send in response.
   [[nodiscard]] std::string receive(std::string_view bytes);
   [[nodiscard]] State state() const { return state_; }
 
-  // Of a connection whose state is kProven.
+  // Seals of a connection; they require state() == kProven.
   [[nodiscard]] FrameSeal outgoing() const;
   [[nodiscard]] FrameSeal incoming() const;
 
@@ -62,8 +62,8 @@ class Handshake {
   Side side_;
   std::string secret_, nonce_;
   std::string transcript_;  // the joining process' greeting, then process 0's nonce
-  std::string come_;        // part of a message
-  std::size_t expected_;    // bytes of the message that comes next
+  std::string received_;    // part of the next message
+  std::size_t expected_;    // size of the next message
   State state_ = State::kWaiting;
 };
 

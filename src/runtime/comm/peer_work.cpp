@@ -7,7 +7,7 @@
 namespace muo::peer {
 namespace {
 
-// Below this a CTA spends its time in barriers.
+// With fewer bytes, a CTA would spend its time in barriers.
 constexpr std::int64_t kBytesPerCta = std::int64_t{32} << 10;
 
 // A rank's part of a vector that all ranks sum. Boundaries are multiples of 16 elements, so that
@@ -21,12 +21,12 @@ class Sharing {
  public:
   Sharing(int rank, std::span<const Collective> by_rank)
       : posts_(by_rank), mine_(by_rank[static_cast<std::size_t>(rank)]) {
-    MUO_CHECK(by_rank.size() <= kMostRanks, by_rank.size(), " ranks");
+    MUO_CHECK(by_rank.size() <= kMaxRanks, by_rank.size(), " ranks");
     const std::int64_t bytes = mine_.count * size_of(mine_.dtype);
     work_.rank = rank;
     work_.world = static_cast<int>(by_rank.size());
     work_.ctas = static_cast<int>(
-        std::clamp<std::int64_t>((bytes + kBytesPerCta - 1) / kBytesPerCta, 1, kMostCtas));
+        std::clamp<std::int64_t>((bytes + kBytesPerCta - 1) / kBytesPerCta, 1, kMaxCtas));
     work_.dtype = mine_.dtype;
     work_.out_dtype = mine_.out_dtype;
     work_.element_bytes = static_cast<int>(size_of(mine_.dtype));
@@ -92,7 +92,7 @@ class Sharing {
     return mine_.counts.empty() ? mine_.count / work_.world
                                 : mine_.counts[static_cast<std::size_t>(rank)];
   }
-  // From the next rank on, so that not all read from the same one at once.
+  // Starts at the next rank, so that not all ranks read from the same one at once.
   template <class Body>
   void each_peer(const Body& body) const {
     for (int i = 1; i <= work_.world; ++i)

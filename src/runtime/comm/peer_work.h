@@ -9,19 +9,19 @@
 
 namespace muo::peer {
 
-// `count` elements, from where they lie to where they go. Either may be a peer's memory.
+// Copies `count` elements. Source or destination may be a peer's memory.
 struct Copy {
   std::byte* to;
   const std::byte* from;
   std::int64_t count;
 };
 
-// One rank's share of a collective: a kernel's argument. Constant for the life of a captured graph:
-// what changes from replay to replay lies in the mailbox.
+// One rank's share of a collective, as a kernel argument. It is constant for the life of a captured
+// graph: values that change from replay to replay are in the mailbox.
 struct Work {
   int rank, world;
   int ctas;     // the same on all ranks
-  int threads;  // of a CTA
+  int threads;  // per CTA
   bool middle;  // copies read what peers' sums wrote
   DType dtype, out_dtype;
   int element_bytes;  // of dtype
@@ -29,20 +29,20 @@ struct Work {
   // sum_out[i] = sum over ranks, in their order, of sum_in[rank][i]
   std::int64_t sum_count;
   std::byte* sum_out;
-  const std::byte* sum_in[kMostRanks];
+  const std::byte* sum_in[kMaxRanks];
   int copies;
-  Copy copy[kMostRanks];
+  Copy copy[kMaxRanks];
   std::int64_t wire_bytes;
   std::uint64_t deadline_ns;  // 0: none
-  Mailbox* mailbox[kMostRanks];
+  Mailbox* mailbox[kMaxRanks];
   Control* control;
 };
 
-// What `rank` does in the collective that all ranks have posted; without the words of the protocol.
+// Work of `rank` in the collective that all ranks have posted; the protocol's words are not set.
 Work share_work(int rank, std::span<const Collective> by_rank);
 
-// The part of n elements that CTA c of `ctas` works on. Boundaries are multiples of 16 elements,
-// which keeps slices of aligned vectors aligned, whatever the dtype.
+// The part of n elements that CTA c of `ctas` works on. Boundaries are multiples of 16 elements, so
+// that slices of aligned vectors are aligned, whatever the dtype.
 struct Slice {
   std::int64_t begin, end;
 };

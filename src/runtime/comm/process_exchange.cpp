@@ -16,7 +16,7 @@ constexpr int kLongest = 1 << 30;  // MPI's sizes are ints
 constexpr const char* kBuildMpi =
     "scripts/setup.sh --mpi && cmake build/release && cmake --build build/release";
 
-// The plug-in; null: `missing` says why.
+// The plug-in; null on failure, with the reason in `missing`.
 const MpiPlugin* load(std::string& missing) {
   void* const library = open_beside_core(kFile, missing);
   if (library == nullptr) {
@@ -30,7 +30,7 @@ const MpiPlugin* load(std::string& missing) {
   const auto entry = reinterpret_cast<Entry>(dlsym(library, "muograph_mpi_plugin"));
   const MpiPlugin* const plugin = of_this_build(entry);
   if (plugin == nullptr)
-    missing = concat(kFile, " belongs to another version of muograph: build all of it anew");
+    missing = concat(kFile, " belongs to another version of muograph: rebuild all of it");
   return plugin;
 }
 
@@ -44,7 +44,8 @@ std::string describe_mpi() {
 std::unique_ptr<ProcessExchange> make_mpi_exchange(int process, int processes) {
   std::string missing;
   const MpiPlugin* const plugin = load(missing);
-  if (plugin == nullptr) throw InputError(concat("processes cannot exchange by MPI: ", missing));
+  if (plugin == nullptr)
+    throw InputError(concat("cannot exchange between processes by MPI: ", missing));
   return plugin->make(process, processes, kLongest);
 }
 

@@ -7,8 +7,8 @@
 
 namespace muo {
 
-// Moves bytes between the memories of a world's processes: what a communicator of the host sends
-// collectives by. One thread at a time calls, any thread.
+// Moves bytes between the memories of a world's processes: the transport of the host communicator's
+// collectives. Any thread may call, one at a time.
 class ProcessExchange {
  public:
   struct Send {
@@ -21,21 +21,21 @@ class ProcessExchange {
   };
 
   virtual ~ProcessExchange() = default;
-  // Returns when all is sent and received. Between two processes the n-th send of one is the n-th
-  // receive of the other, of equal size. Throws PeerFailed once aborted, Error if the engine fails.
-  // Once it has thrown it is over: every later call throws, and as memory of the receives may still
-  // be written to, the caller keeps it until the process ends.
+  // Returns when all is sent and received. Between two processes the n-th send of one matches the
+  // n-th receive of the other, of equal size. Throws PeerFailed once aborted, Error if the
+  // transport fails. After that every later call throws too. As receive buffers may still be
+  // written to, the caller must then keep them until the process ends.
   virtual void exchange(std::span<const Send> sends, std::span<const Receive> receives) = 0;
-  // Releases who waits. From any thread, any number of times.
+  // Releases the waiting thread. From any thread, any number of times.
   virtual void abort() noexcept = 0;
 };
 
-// By MPI, of which this process is `process` of `processes`: the plug-in that was built with it.
-// Throws InputError if there is none, it does not load, or mpirun did not start these processes.
-// One per process, ever.
+// An exchange by MPI, in which this process is `process` of `processes`; needs the MPI plug-in.
+// Throws InputError if the plug-in is missing or does not load, or if mpirun did not start these
+// processes. At most one per process, ever.
 std::unique_ptr<ProcessExchange> make_mpi_exchange(int process, int processes);
 
-// Says whether this build can exchange by MPI here, and if it cannot, what to do.
+// Describes whether this build can exchange by MPI here, and if not, what to do.
 std::string describe_mpi();
 
 }  // namespace muo

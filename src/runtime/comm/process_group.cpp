@@ -20,11 +20,11 @@ namespace {
 using std::chrono::milliseconds;
 using Type = GroupFrame::Type;
 
-constexpr std::size_t kMostMessage = GroupFrame::kMostBytes - (std::size_t{64} << 10);
+constexpr std::size_t kMaxMessage = GroupFrame::kMaxBytes - (std::size_t{64} << 10);
 constexpr int kInputErrorCode = 2;
-constexpr milliseconds kToFreeAPort(5000);  // of a run before this one, which ends
-constexpr std::chrono::seconds kToSayHello(10);
-constexpr milliseconds kSlice(25);  // how often who waits looks whether its rank was stopped
+constexpr milliseconds kPortTimeout(5000);  // held by an earlier run that is ending
+constexpr std::chrono::seconds kHelloTimeout(10);
+constexpr milliseconds kPollInterval(25);  // between checks for a stop of a waiting rank
 
 GroupMember this_process(int ranks) {
   return {.host = host_name(), .pid = ::getpid(), .ranks = ranks};
@@ -32,42 +32,45 @@ GroupMember this_process(int ranks) {
 
 }  // namespace
 
-// One call, from here to the scope's end, within the lock.
-class ProcessGroup::Impl::Meeting {
+// One collective call; in progress until the scope ends. Constructed and destroyed with the lock
+// held.
+class ProcessGroup::Impl::GroupCall {
  public:
-  Meeting(Impl& group, Channel channel, const std::string& call)
-      : frame{.type = Type::kMeeting,
+  GroupCall(Impl& group, Channel channel, const std::string& call)
+      : frame{.type = Type::kCall,
               .channel = static_cast<std::uint8_t>(channel),
               .site = call,
               .payload = {}},
-        line_(group.lines_[frame.channel]) {
+        channel_(group.channels_[frame.channel]) {
     group.throw_if_failed();
-    MUO_CHECK(!group.left_, call, " of processes that have left");
-    MUO_CHECK(!line_.meeting, call, " by two threads on one channel");
-    line_.meeting = true;
-    frame.number = line_.meetings++;
+    MUO_CHECK(!group.left_, call, " after leave()");
+    MUO_CHECK(!channel_.in_call, call, " by two threads at once on one channel");
+    channel_.in_call = true;
+    frame.number = channel_.calls++;
   }
-  ~Meeting() { line_.meeting = false; }
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
+  ~GroupCall() { channel_.in_call = false; }
+  GroupCall(const GroupCall&) = delete;
+  GroupCall& operator=(const GroupCall&) = delete;
 
   GroupFrame frame;  // this process' part
 
  private:
-  Line& line_;
+  ChannelState& channel_;
 };
 
 ProcessGroup::Impl::Impl(const ProcessGroupOptions& options)
     : options_(options),
-      period_(std::max<Duration>(std::min(options.beat, options.silence / 4) / 2, milliseconds(1))),
+      period_(std::max<Duration>(std::min(options.heartbeat, options.heartbeat_timeout / 4) / 2,
+                                 milliseconds(1))),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       members_(std::max(options.processes, 1)),
       peers_(static_cast<std::size_t>(members_.processes())) {
   MUO_CHECK(options.process >= 0 && options.process < options.processes, "process ",
             options.process, " of ", options.processes);
   MUO_CHECK(options.ranks > 0 && (options.processes == 1 || options.secret));
-  MUO_CHECK(options.silence >= 2 * options.beat, "beats of ", seconds_text(options.beat),
-            ", and silence of ", seconds_text(options.silence));
+  MUO_CHECK(options.heartbeat_timeout >= 2 * options.heartbeat, "heartbeat_timeout ",
+            seconds_text(options.heartbeat_timeout), " is less than two periods of ",
+            seconds_text(options.heartbeat));
   MUO_CHECK(wake_, "eventfd: ", system_error_text(errno));
 }
 
@@ -80,7 +83,7 @@ ProcessGroup::Impl::~Impl() {
     }
     thread_.join();
   }
-  if (teller_.joinable()) teller_.join();
+  if (notifier_.joinable()) notifier_.join();
 }
 
 void ProcessGroup::Impl::start() {
@@ -91,15 +94,16 @@ void ProcessGroup::Impl::start() {
   }
   if (is_first()) {
     std::string secret = options_.secret();
-    reception_.emplace(listen_at(options_.address, options_.port,
-                                 std::min<milliseconds>(options_.patience, kToFreeAPort)),
-                       std::move(secret), std::min<Duration>(options_.silence, kToSayHello));
+    acceptor_.emplace(listen_at(options_.address, options_.port,
+                                std::min<milliseconds>(options_.join_timeout, kPortTimeout)),
+                      std::move(secret),
+                      std::min<Duration>(options_.heartbeat_timeout, kHelloTimeout));
   } else {
     JoinedGroup joined = join_group(options_.address, options_.port,
                                     {.process = options_.process,
                                      .processes = options_.processes,
                                      .member = members_.all().front()},
-                                    options_.secret, options_.patience);
+                                    options_.secret, options_.join_timeout);
     peer(0).connection = std::move(joined.connection);
     for (GroupFrame& frame : joined.frames)
       MUO_CHECK(take(0, std::move(frame)), "protocol violation by process 0");
@@ -109,38 +113,38 @@ void ProcessGroup::Impl::start() {
     work();
   });
   Lock lock(mutex_);
-  RunningTime time(kSlice);
-  for (Duration waited{0}; !complete_ && !failure_; waited += time.lap()) {
-    if (is_first() && waited >= options_.patience)
+  RunningTime time(kPollInterval);
+  for (Duration waited{0}; !complete_ && !failure_; waited += time.elapsed()) {
+    if (is_first() && waited >= options_.join_timeout)
       set_failure({.cause = missing_text()}, true);
     else
-      changed_.wait_for(lock, kSlice);
+      changed_.wait_for(lock, kPollInterval);
   }
-  if (complete_) return;  // meetings hear of a failure that came right after it
+  if (complete_) return;  // a failure right after it is thrown by the next call
   if (failure_->exit_code == kInputErrorCode) throw InputError(failure_->cause);
   throw Error(failure_->cause);
 }
 
 std::string ProcessGroup::Impl::missing_text() const {
-  const ListeningSockets& listening = reception_->listening();
-  std::string text = concat("after ", seconds_text(options_.patience), " ", members_.missing(),
+  const ListeningSockets& listening = acceptor_->listening();
+  std::string text = concat("after ", seconds_text(options_.join_timeout), " ", members_.missing(),
                             " to ", endpoint_text(options_.address, options_.port));
   if (!listening.where.empty()) text += concat(" (", listening.where, ")");
-  if (listening.only_this_host) text += ", which no other host reaches";
-  if (const int strangers = reception_->turned_away(); strangers > 0)
-    text += concat("; ", strangers, " that did not know the launch's secret ",
-                   strangers == 1 ? "was" : "were", " turned away");
+  if (listening.only_this_host) text += ", which no other host can reach";
+  if (const int rejected = acceptor_->rejected(); rejected > 0)
+    text += concat("; rejected ", rejected, rejected == 1 ? " connection" : " connections",
+                   " without the launch's secret");
   return text + ": are they running, with this address, port and secret?";
 }
 
 void ProcessGroup::Impl::wait(Lock& lock, const std::function<bool()>& ready) {
   if (ready()) return;
   const RankProgress::Scope waiting(Activity::kPeers);
-  // What has all come is complete, even if somebody failed right after it.
+  // A complete call succeeds, even if a process failed right after it.
   while (!ready()) {
     throw_if_failed();
-    MUO_CHECK(!left_, "a meeting of processes that have left");
-    changed_.wait_for(lock, kSlice);
+    MUO_CHECK(!left_, "a call after leave()");
+    changed_.wait_for(lock, kPollInterval);
     RankProgress::check();
   }
 }
@@ -166,7 +170,7 @@ void ProcessGroup::Impl::send_all(const GroupFrame& frame) {
   if (!all_sent) wake();
 }
 
-// The first that process 0 hears of is the world's; to it all others report theirs.
+// The first failure that process 0 receives is the world's; all others report theirs to it.
 void ProcessGroup::Impl::set_failure(GroupFailure failure, bool ours) {
   if (failure_ || left_ || closing_) return;
   failure_ = std::move(failure);
@@ -176,77 +180,77 @@ void ProcessGroup::Impl::set_failure(GroupFailure failure, bool ours) {
   wake();
 }
 
-// Whether the next part of `process` is there, and is one of this meeting.
-bool ProcessGroup::Impl::part_has_come(const Meeting& meeting, int process) {
-  std::deque<GroupFrame>& parts = peer(process).parts[meeting.frame.channel];
-  while (!parts.empty() && parts.front().number < meeting.frame.number)
-    parts.pop_front();  // of a meeting that was given up
+// True if the next part of `process` has arrived and belongs to this call.
+bool ProcessGroup::Impl::part_arrived(const GroupCall& group_call, int process) {
+  std::deque<GroupFrame>& parts = peer(process).parts[group_call.frame.channel];
+  while (!parts.empty() && parts.front().number < group_call.frame.number)
+    parts.pop_front();  // part of an abandoned call
   if (parts.empty() && !peer(process).left) return false;
   const std::string there = parts.empty() ? "has left" : "is in " + parts.front().site;
-  if (!parts.empty() && parts.front().site == meeting.frame.site) return true;
-  set_failure(
-      {.cause = concat("processes do not meet: ", members_.describe(options_.process), " is in ",
-                       meeting.frame.site, ", ", members_.describe(process), " ", there)},
-      false);
+  if (!parts.empty() && parts.front().site == group_call.frame.site) return true;
+  set_failure({.cause = concat(
+                   "processes call different collectives: ", members_.describe(options_.process),
+                   " is in ", group_call.frame.site, ", ", members_.describe(process), " ", there)},
+              false);
   return false;
 }
 
-// In process 0.
-bool ProcessGroup::Impl::all_have_come(const Meeting& meeting) {
+// In process 0 only.
+bool ProcessGroup::Impl::all_arrived(const GroupCall& group_call) {
   bool all = true;
   for (int process = 1; process < options_.processes; ++process)
-    all = part_has_come(meeting, process) && all;
+    all = part_arrived(group_call, process) && all;
   return all;
 }
 
-std::string ProcessGroup::Impl::take_part(const Meeting& meeting, int process) {
-  std::deque<GroupFrame>& parts = peer(process).parts[meeting.frame.channel];
+std::string ProcessGroup::Impl::take_part(const GroupCall& group_call, int process) {
+  std::deque<GroupFrame>& parts = peer(process).parts[group_call.frame.channel];
   std::string part = std::move(parts.front().payload);
   parts.pop_front();
   return part;
 }
 
-std::string ProcessGroup::Impl::from_first(Channel channel, const std::string& call,
-                                           const std::function<std::string()>& make) {
+std::string ProcessGroup::Impl::broadcast(Channel channel, const std::string& call,
+                                          const std::function<std::string()>& make) {
   Lock lock(mutex_);
-  Meeting meeting(*this, channel, call);
+  GroupCall group_call(*this, channel, call);
   if (!is_first()) {
-    send_all(meeting.frame);
-    wait(lock, [&] { return part_has_come(meeting, 0); });
-    return take_part(meeting, 0);
+    send_all(group_call.frame);
+    wait(lock, [&] { return part_arrived(group_call, 0); });
+    return take_part(group_call, 0);
   }
-  wait(lock, [&] { return all_have_come(meeting); });
+  wait(lock, [&] { return all_arrived(group_call); });
   for (int process = 1; process < options_.processes; ++process)
-    take_part(meeting, process);
+    take_part(group_call, process);
   lock.unlock();
   std::string made;
   try {
     made = make();
-    MUO_CHECK(made.size() <= kMostMessage, call, " of ", made.size(), " bytes");
+    MUO_CHECK(made.size() <= kMaxMessage, call, " of ", made.size(), " bytes");
   } catch (...) {
     lock.lock();
     throw;
   }
   lock.lock();
-  meeting.frame.payload = made;
-  send_all(meeting.frame);
+  group_call.frame.payload = made;
+  send_all(group_call.frame);
   return made;
 }
 
-std::vector<std::string> ProcessGroup::Impl::to_first(Channel channel, const std::string& call,
-                                                      std::string mine) {
-  MUO_CHECK(mine.size() <= kMostMessage, call, " of ", mine.size(), " bytes");
+std::vector<std::string> ProcessGroup::Impl::gather(Channel channel, const std::string& call,
+                                                    std::string mine) {
+  MUO_CHECK(mine.size() <= kMaxMessage, call, " of ", mine.size(), " bytes");
   Lock lock(mutex_);
-  Meeting meeting(*this, channel, call);
+  GroupCall group_call(*this, channel, call);
   if (!is_first()) {
-    meeting.frame.payload = std::move(mine);
-    send_all(meeting.frame);
+    group_call.frame.payload = std::move(mine);
+    send_all(group_call.frame);
     return {};
   }
-  wait(lock, [&] { return all_have_come(meeting); });
+  wait(lock, [&] { return all_arrived(group_call); });
   std::vector<std::string> all = {std::move(mine)};
   for (int process = 1; process < options_.processes; ++process)
-    all.push_back(take_part(meeting, process));
+    all.push_back(take_part(group_call, process));
   return all;
 }
 
@@ -264,15 +268,15 @@ milliseconds ProcessGroup::Impl::share_idle_time(milliseconds here) {
   return least;
 }
 
-// Who leaves while another waits for it would keep that one waiting.
+// If one process leaves while another waits in a call, that call would never end: a failure.
 bool ProcessGroup::Impl::all_have_left() {
   bool all = true;
   for (int process = 1; process < options_.processes; ++process) {
     all = all && peer(process).left;
     for (std::size_t channel = 0; channel < kChannels; ++channel)
-      if (!lines_[channel].meeting && !peer(process).parts[channel].empty())
-        set_failure({.cause = concat("processes do not meet: ", members_.describe(0), " has left, ",
-                                     members_.describe(process), " is in ",
+      if (!channels_[channel].in_call && !peer(process).parts[channel].empty())
+        set_failure({.cause = concat("processes call different collectives: ", members_.describe(0),
+                                     " has left, ", members_.describe(process), " is in ",
                                      peer(process).parts[channel].front().site)},
                     false);
   }
@@ -294,10 +298,10 @@ void ProcessGroup::Impl::leave() {
   }
 }
 
-void ProcessGroup::Impl::on_failure(OnFailure told) {
-  const std::lock_guard calls(told_mutex_);
-  told_ = std::move(told);
-  tell_now();
+void ProcessGroup::Impl::on_failure(OnFailure callback) {
+  const std::lock_guard calls(callback_mutex_);
+  callback_ = std::move(callback);
+  notify_now();
 }
 
 ProcessGroup::ProcessGroup(const ProcessGroupOptions& options)
@@ -316,19 +320,19 @@ int ProcessGroup::processes_here() const {
 }
 std::string ProcessGroup::describe(int process) const { return impl_->members().describe(process); }
 
-std::string ProcessGroup::from_first(Channel channel, std::string_view site,
-                                     const std::function<std::string()>& make) {
-  return impl_->from_first(channel, concat("from_first(\"", site, "\")"), make);
+std::string ProcessGroup::broadcast(Channel channel, std::string_view site,
+                                    const std::function<std::string()>& make) {
+  return impl_->broadcast(channel, concat("broadcast(\"", site, "\")"), make);
 }
 
-std::vector<std::string> ProcessGroup::to_first(Channel channel, std::string_view site,
-                                                std::string mine) {
-  return impl_->to_first(channel, concat("to_first(\"", site, "\")"), std::move(mine));
+std::vector<std::string> ProcessGroup::gather(Channel channel, std::string_view site,
+                                              std::string mine) {
+  return impl_->gather(channel, concat("gather(\"", site, "\")"), std::move(mine));
 }
 
-void ProcessGroup::meet(Channel channel, std::string_view site) {
+void ProcessGroup::barrier(Channel channel, std::string_view site) {
   static_cast<void>(
-      impl_->from_first(channel, concat("meet(\"", site, "\")"), [] { return std::string(); }));
+      impl_->broadcast(channel, concat("barrier(\"", site, "\")"), [] { return std::string(); }));
 }
 
 void ProcessGroup::fail(const std::string& cause, int exit_code) noexcept {
@@ -337,7 +341,7 @@ void ProcessGroup::fail(const std::string& cause, int exit_code) noexcept {
 milliseconds ProcessGroup::share_idle_time(milliseconds here) {
   return impl_->share_idle_time(here);
 }
-void ProcessGroup::on_failure(OnFailure told) { impl_->on_failure(std::move(told)); }
+void ProcessGroup::on_failure(OnFailure callback) { impl_->on_failure(std::move(callback)); }
 void ProcessGroup::leave() { impl_->leave(); }
 
 }  // namespace muo

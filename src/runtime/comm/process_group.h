@@ -18,44 +18,46 @@ struct RankRange {
   [[nodiscard]] bool contains(int rank) const { return first <= rank && rank < end(); }
 };
 
-// Sequences of meetings that do not wait for each other: of the ranks' threads, and of those that
-// write checkpoints in the background.
+// Independent sequences of collective calls: of the ranks' threads, and of the threads that save
+// checkpoints in the background.
 enum class Channel : std::uint8_t { kRun, kSaves };
 
-// What the processes of a launch know and nobody else does: any bytes. Throws InputError as long as
-// there is none.
+// Returns the secret that only the processes of a launch know: any bytes. Throws InputError as long
+// as there is none.
 using LaunchSecret = std::function<std::string()>;
 
 struct ProcessGroupOptions {
   int process = 0, processes = 1;
-  std::string address = "127.0.0.1";  // where process 0 listens: one of its own, or its host's name
+  // Where process 0 listens: an address of its host, or the host's name.
+  std::string address = "127.0.0.1";
   int port = 0;
-  LaunchSecret secret = {};  // the same in all processes; who does not know it is turned away
+  LaunchSecret secret = {};  // the same in all processes; one with another secret is rejected
   int ranks = 1;             // of this process
-  std::chrono::milliseconds patience = std::chrono::seconds(60);  // until all are there
-  std::chrono::milliseconds beat = std::chrono::seconds(1);
-  std::chrono::milliseconds silence = std::chrono::seconds(20);  // without a beat: a failure
+  std::chrono::milliseconds join_timeout = std::chrono::seconds(60);  // until all have joined
+  std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
+  // A process without a heartbeat for this long has failed.
+  std::chrono::milliseconds heartbeat_timeout = std::chrono::seconds(20);
 };
 
-// The processes of a launched world, each of which holds a run of its ranks, in the order of the
-// processes. They meet at process 0, over TCP; what they say there is short: decisions, names,
-// failures. A thread of this object beats each second and hears of failures.
+// The processes of a launched world. Each holds a contiguous range of ranks, in the order of the
+// processes. They are connected to process 0, over TCP, and exchange short messages: decisions,
+// names, failures. A thread of this object sends a heartbeat each second and receives failures.
 //
-// Meetings are collective: one thread of each process calls them (the leader of a Rendezvous, or
-// the only thread there is), in the same order on a channel; a call that meets one of another
-// `site` is a failure that names both. If a process fails, ends without leave(), or is silent for
-// too long, every meeting, also one that waits, throws PeerFailed with the cause, or InputError if
-// that is what the cause was. Time in which this process was stopped itself does not count. A
-// meeting that RankProgress::check() ends, as a rank waits in it, counts as held.
+// broadcast(), gather() and barrier() are collective: one thread of each process calls them (the
+// leader of a Rendezvous, or the only thread), in the same order on a channel; calls with different
+// `site` are a failure that names both. If a process fails, ends without leave(), or sends no
+// heartbeat for too long, every call, also a waiting one, throws PeerFailed with the cause, or
+// InputError if the cause was one. Time in which this process itself was suspended does not count.
+// A call that RankProgress::check() ends, as a rank waits in it, counts as made.
 //
-// Processes prove to each other that they know the launch's secret before they say anything, and
-// every frame is authenticated (handshake.h). Nothing is encrypted.
+// Processes prove to each other that they know the launch's secret before anything else is
+// exchanged, and every frame is authenticated (handshake.h). Nothing is encrypted.
 class ProcessGroup {
  public:
-  // Returns when all are there. Throws Error that names those who are missing, and InputError if
-  // the address cannot be listened on or `process` is there twice.
+  // Returns when all have joined. Throws Error that names those missing, and InputError if it
+  // cannot listen on the address or `process` joins twice.
   explicit ProcessGroup(const ProcessGroupOptions& options);
-  ~ProcessGroup();  // without leave(): the others take it for a failure
+  ~ProcessGroup();  // without leave(): a failure for the others
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
@@ -66,37 +68,38 @@ class ProcessGroup {
   [[nodiscard]] RankRange ranks() const { return ranks_of(process()); }
   [[nodiscard]] RankRange ranks_of(int process) const;
   [[nodiscard]] int process_of(int rank) const;
-  // Processes of this process' host, this one included.
+  // Number of processes on this process' host, this one included.
   [[nodiscard]] int processes_here() const;
   // "process 1 (ranks 2 to 3, on node-b, pid 4711)", for messages.
   [[nodiscard]] std::string describe(int process) const;
 
-  // What process 0 made, on all. `make` runs in process 0 only, when all have come; what it throws
-  // process 0 throws, and the others wait until it says fail().
-  [[nodiscard]] std::string from_first(Channel channel, std::string_view site,
-                                       const std::function<std::string()>& make);
-  // Process 0 gets what every process says, in their order; the others get nothing, and do not
-  // wait. A message is shorter than 64 MiB.
-  [[nodiscard]] std::vector<std::string> to_first(Channel channel, std::string_view site,
-                                                  std::string mine);
-  // Returns when all have come.
-  void meet(Channel channel, std::string_view site);
+  // Returns the result of process 0's `make` in all processes. `make` runs in process 0 only, once
+  // all have called; if it throws, process 0 throws, and the others wait until process 0 calls
+  // fail().
+  [[nodiscard]] std::string broadcast(Channel channel, std::string_view site,
+                                      const std::function<std::string()>& make);
+  // Returns every process' `mine`, in the order of processes, in process 0; returns nothing
+  // elsewhere, without waiting. A message is shorter than 64 MiB.
+  [[nodiscard]] std::vector<std::string> gather(Channel channel, std::string_view site,
+                                                std::string mine);
+  // Returns when all have called it.
+  void barrier(Channel channel, std::string_view site);
 
-  // This process fails: the others end with `cause`. Only the first failure of the world counts.
-  // From any thread; it has been sent when this returns, unless process 0 does not read.
+  // Reports a failure of this process: the others end with `cause`. Only the world's first failure
+  // counts. From any thread; it has been sent when this returns, unless process 0 does not read.
   void fail(const std::string& cause, int exit_code) noexcept;
-  // Called once, if another process fails or is lost, by a thread of this object (or at once, if
-  // one has). Null: nobody is told any more; on return no call is under way, so `told` does not
-  // call this itself.
+  // `callback` is called once, if another process fails or is lost, by a thread of this object, or
+  // immediately if one has already. Null removes the callback; on return no call is in progress, so
+  // the callback must not call this itself.
   using OnFailure = std::function<void(const std::string& cause, int exit_code)>;
-  void on_failure(OnFailure told);
+  void on_failure(OnFailure callback);
 
-  // For how long all ranks of this process have only waited for others, which process 0 hears with
-  // each beat. Returns there for how long all ranks of every other process have, as of their last
-  // beats; elsewhere 0. From any thread.
+  // `here`: for how long all ranks of this process have only waited for other processes; sent to
+  // process 0 with each heartbeat. In process 0 returns the least such time of all other processes,
+  // as of their last heartbeats; elsewhere 0. From any thread.
   std::chrono::milliseconds share_idle_time(std::chrono::milliseconds here);
 
-  // The end in good order: waits until all leave. Idempotent.
+  // Orderly end: waits until all processes leave. Idempotent.
   void leave();
 
  private:

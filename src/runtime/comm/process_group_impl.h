@@ -26,23 +26,24 @@
 
 namespace muo {
 
-// Time as far as this process ran in it: who sleeps much longer than it wanted to was stopped.
+// Time during which this process ran: a sleep that took much longer than requested counts only in
+// part, as the process was suspended.
 class RunningTime {
  public:
-  explicit RunningTime(std::chrono::steady_clock::duration sleep) : most_(2 * sleep) {}
-  // Since the last call.
-  std::chrono::steady_clock::duration lap() {
+  explicit RunningTime(std::chrono::steady_clock::duration sleep) : max_elapsed_(2 * sleep) {}
+  // Time since the last call.
+  std::chrono::steady_clock::duration elapsed() {
     const auto now = std::chrono::steady_clock::now();
-    return std::min(now - std::exchange(last_, now), most_);
+    return std::min(now - std::exchange(last_, now), max_elapsed_);
   }
 
  private:
-  const std::chrono::steady_clock::duration most_;
+  const std::chrono::steady_clock::duration max_elapsed_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-// One mutex guards all; who holds it waits for nothing. The thread receives, and sends what a
-// caller's send() has left over.
+// One mutex guards all members; a thread that holds it does not wait. The thread receives, and
+// sends what a caller's send() has left unsent.
 class ProcessGroup::Impl {
  public:
   explicit Impl(const ProcessGroupOptions& options);
@@ -50,17 +51,17 @@ class ProcessGroup::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  // Returns when all are there; then members() do not change any more.
+  // Returns when all have joined; members() do not change afterwards.
   void start();
   [[nodiscard]] const GroupMembers& members() const { return members_; }
   [[nodiscard]] int process() const { return options_.process; }
 
-  std::string from_first(Channel channel, const std::string& call,
-                         const std::function<std::string()>& make);
-  std::vector<std::string> to_first(Channel channel, const std::string& call, std::string mine);
+  std::string broadcast(Channel channel, const std::string& call,
+                        const std::function<std::string()>& make);
+  std::vector<std::string> gather(Channel channel, const std::string& call, std::string mine);
   void fail(const std::string& cause, int exit_code);
   std::chrono::milliseconds share_idle_time(std::chrono::milliseconds here);
-  void on_failure(OnFailure told);
+  void on_failure(OnFailure callback);
   void leave();
 
  private:
@@ -73,30 +74,30 @@ class ProcessGroup::Impl {
     Duration silence{0};
     std::chrono::milliseconds idle{0};  // see share_idle_time()
     bool left = false;
-    std::array<std::deque<GroupFrame>, kChannels> parts;  // of meetings, not taken yet
+    std::array<std::deque<GroupFrame>, kChannels> parts;  // received parts of calls
   };
-  struct Line {  // of a channel
-    std::uint64_t meetings = 0;
-    bool meeting = false;
+  struct ChannelState {
+    std::uint64_t calls = 0;
+    bool in_call = false;
   };
-  class Meeting;
+  class GroupCall;
 
   [[nodiscard]] bool is_first() const { return options_.process == 0; }
   [[nodiscard]] Peer& peer(int process) { return peers_[static_cast<std::size_t>(process)]; }
 
-  // With the lock, by any thread.
+  // Called with the lock held, by any thread.
   void wait(Lock& lock, const std::function<bool()>& ready);
   void throw_if_failed() const;
   void send_all(const GroupFrame& frame);
   void set_failure(GroupFailure failure, bool ours);
-  [[nodiscard]] bool part_has_come(const Meeting& meeting, int process);
-  [[nodiscard]] bool all_have_come(const Meeting& meeting);
-  std::string take_part(const Meeting& meeting, int process);
+  [[nodiscard]] bool part_arrived(const GroupCall& group_call, int process);
+  [[nodiscard]] bool all_arrived(const GroupCall& group_call);
+  std::string take_part(const GroupCall& group_call, int process);
   [[nodiscard]] bool all_have_left();
   [[nodiscard]] std::string missing_text() const;
   void wake() const;
 
-  // With the lock, by the thread.
+  // Called with the lock held, by the thread.
   void work();
   void list_sockets(std::vector<pollfd>& sockets) const;
   void serve(const std::vector<pollfd>& sockets, Duration elapsed);
@@ -104,12 +105,12 @@ class ProcessGroup::Impl {
   [[nodiscard]] bool take(int process, GroupFrame frame);
   [[nodiscard]] bool queue(int process, GroupFrame frame);
   void lose(int process, FrameConnection::State state);
-  void admit(GroupReception::Comer comer);
-  void hear(const GroupFailure& failure);
+  void admit(GroupAcceptor::Joiner joiner);
+  void on_peer_failure(const GroupFailure& failure);
   [[nodiscard]] bool is_done() const;
-  void start_to_tell();
+  void start_notifier();
 
-  void tell_now();  // within told_mutex_
+  void notify_now();  // with callback_mutex_ held
 
   const ProcessGroupOptions options_;
   const Duration period_;
@@ -118,19 +119,19 @@ class ProcessGroup::Impl {
   std::mutex mutex_;
   std::condition_variable changed_;
   GroupMembers members_;
-  std::vector<Peer> peers_;  // by process; all but process 0 are connected to that one only
-  std::optional<GroupReception> reception_;
-  std::array<Line, kChannels> lines_;
+  std::vector<Peer> peers_;  // by process; others than process 0 are connected to process 0 only
+  std::optional<GroupAcceptor> acceptor_;
+  std::array<ChannelState, kChannels> channels_;
   bool complete_ = false, left_ = false, closing_ = false;
   std::optional<GroupFailure> failure_;
-  bool ours_ = false;  // it is this process that failed
-  bool telling_ = false;
-  Duration since_beat_{0}, parting_{0};
+  bool ours_ = false;  // the failure is this process' own
+  bool notifying_ = false;
+  Duration since_beat_{0}, closing_time_{0};
   std::chrono::milliseconds idle_{0};
 
-  std::mutex told_mutex_;  // held while told_ runs; locked before the other one
-  OnFailure told_;
-  std::thread teller_;  // its own, as who is told may take long, and the beats go on
+  std::mutex callback_mutex_;  // held while callback_ runs; locked before mutex_
+  OnFailure callback_;
+  std::thread notifier_;  // separate, as callback_ may take long and heartbeats must continue
   std::thread thread_;
 };
 

@@ -1,4 +1,5 @@
-// The thread of a ProcessGroup: all that comes over its sockets, beats, silence, and the end.
+// The thread of a ProcessGroup: receives on its sockets, sends heartbeats, detects lost processes,
+// and closes connections.
 #include <unistd.h>
 
 #include <utility>
@@ -14,8 +15,8 @@ using std::chrono::milliseconds;
 using State = FrameConnection::State;
 using Type = GroupFrame::Type;
 
-// At the end: for what is unsent, and until the other side has seen that it was all.
-constexpr milliseconds kToPart(2000), kPartingPeriod(20);
+// Time at the end to send what is unsent, and for the peers to close their side.
+constexpr milliseconds kCloseTimeout(2000), kClosePeriod(20);
 
 }  // namespace
 
@@ -25,26 +26,27 @@ void ProcessGroup::Impl::work() {
   Lock lock(mutex_);
   while (!is_done()) {
     list_sockets(sockets);
-    const Duration sleep = closing_ ? std::min<Duration>(period_, kPartingPeriod) : period_;
+    const Duration sleep = closing_ ? std::min<Duration>(period_, kClosePeriod) : period_;
     lock.unlock();
     static_cast<void>(::poll(sockets.data(), sockets.size(),
                              static_cast<int>(std::chrono::ceil<milliseconds>(sleep).count())));
     std::uint64_t wakes = 0;
     static_cast<void>(!::read(wake_.number(), &wakes, sizeof(wakes)));
     lock.lock();
-    serve(sockets, time.lap());
-    start_to_tell();
+    serve(sockets, time.elapsed());
+    start_notifier();
   }
 }
 
 bool ProcessGroup::Impl::is_done() const {
   const auto is_waited_for = [&](const Peer& peer) {
-    return peer.connection && peer.silence <= options_.silence;
+    return peer.connection && peer.silence <= options_.heartbeat_timeout;
   };
-  return closing_ && (parting_ >= kToPart || std::ranges::none_of(peers_, is_waited_for));
+  return closing_ &&
+         (closing_time_ >= kCloseTimeout || std::ranges::none_of(peers_, is_waited_for));
 }
 
-// Those of the peers come first, in their order.
+// The peers' sockets come first, in the order of processes.
 void ProcessGroup::Impl::list_sockets(std::vector<pollfd>& sockets) const {
   sockets.clear();
   for (const Peer& peer : peers_)
@@ -55,15 +57,15 @@ void ProcessGroup::Impl::list_sockets(std::vector<pollfd>& sockets) const {
                          .revents = 0});
     }
   sockets.push_back({.fd = wake_.number(), .events = POLLIN, .revents = 0});
-  if (reception_ && !closing_)
-    for (const int number : reception_->descriptors())
+  if (acceptor_ && !closing_)
+    for (const int number : acceptor_->descriptors())
       sockets.push_back({.fd = number, .events = POLLIN, .revents = 0});
 }
 
 void ProcessGroup::Impl::serve(const std::vector<pollfd>& sockets, Duration elapsed) {
   since_beat_ += elapsed;
-  if (closing_) parting_ += elapsed;
-  const bool beats = !closing_ && !left_ && since_beat_ >= options_.beat;
+  if (closing_) closing_time_ += elapsed;
+  const bool beats = !closing_ && !left_ && since_beat_ >= options_.heartbeat;
   if (beats) since_beat_ = Duration::zero();
   auto socket = sockets.begin();
   for (int process = 0; process < options_.processes; ++process) {
@@ -76,17 +78,17 @@ void ProcessGroup::Impl::serve(const std::vector<pollfd>& sockets, Duration elap
     if (closing_) other.connection->finish();
     other.connection->flush();
     if (((socket++)->revents & ~POLLOUT) != 0) receive(process);
-    // Judged after what has come while this process was stopped.
-    if (other.silence > options_.silence && !other.left)
-      set_failure({.cause = concat("no sign of life from ", members_.describe(process), " for ",
-                                   seconds_text(options_.silence),
+    // Checked after receiving what came while this process was suspended.
+    if (other.silence > options_.heartbeat_timeout && !other.left)
+      set_failure({.cause = concat("no heartbeat from ", members_.describe(process), " for ",
+                                   seconds_text(options_.heartbeat_timeout),
                                    ": it hangs, or its host or the network is down")},
                   false);
   }
-  if (left_) reception_.reset();
-  if (!reception_ || closing_) return;
-  for (GroupReception::Comer& comer : reception_->receive(elapsed))
-    admit(std::move(comer));
+  if (left_) acceptor_.reset();
+  if (!acceptor_ || closing_) return;
+  for (GroupAcceptor::Joiner& joiner : acceptor_->receive(elapsed))
+    admit(std::move(joiner));
 }
 
 void ProcessGroup::Impl::receive(int process) {
@@ -100,7 +102,7 @@ void ProcessGroup::Impl::receive(int process) {
   if (state != State::kOpen || (left_ && !is_first())) lose(process, state);
 }
 
-// False: process `process` cannot have sent this.
+// False on a protocol violation by `process`.
 bool ProcessGroup::Impl::take(int process, GroupFrame frame) {
   switch (frame.type) {
     case Type::kBeat:
@@ -112,12 +114,12 @@ bool ProcessGroup::Impl::take(int process, GroupFrame frame) {
       complete_ = true;
       break;
     }
-    case Type::kMeeting:
+    case Type::kCall:
       return queue(process, std::move(frame));
     case Type::kFailure: {
       const auto failure = decode_failure(frame.payload);
       if (!failure) return false;
-      hear(*failure);
+      on_peer_failure(*failure);
       break;
     }
     case Type::kBye:
@@ -132,9 +134,9 @@ bool ProcessGroup::Impl::take(int process, GroupFrame frame) {
   return true;
 }
 
-// Who calls waits for the others before long, so more than this does not come.
+// A process that calls soon waits for the others, so a correct one does not queue more than this.
 bool ProcessGroup::Impl::queue(int process, GroupFrame frame) {
-  constexpr std::size_t kMaxParts = 1024, kMaxBytes = 2 * GroupFrame::kMostBytes;
+  constexpr std::size_t kMaxParts = 1024, kMaxBytes = 2 * GroupFrame::kMaxBytes;
   if (frame.channel >= kChannels) return false;
   std::deque<GroupFrame>& parts = peer(process).parts[frame.channel];
   std::size_t bytes = frame.payload.size();
@@ -146,35 +148,35 @@ bool ProcessGroup::Impl::queue(int process, GroupFrame frame) {
   return true;
 }
 
-void ProcessGroup::Impl::hear(const GroupFailure& failure) {
+void ProcessGroup::Impl::on_peer_failure(const GroupFailure& failure) {
   if (is_first()) return set_failure(failure, false);
-  if (failure_ == failure) return;  // this process' own, which process 0 has passed on
+  if (failure_ == failure) return;  // this process' own, forwarded by process 0
   failure_ = failure;
   ours_ = false;
 }
 
-// A cause that the process has sent before it ended has been heard by now, and comes first.
+// A cause that the process sent before it ended has been received by now, and takes precedence.
 void ProcessGroup::Impl::lose(int process, State state) {
   peer(process).connection.reset();
   if (closing_ || peer(process).left) return;
   set_failure(
       {.cause = concat(members_.describe(process),
                        state == State::kGarbage ? ": protocol violation"
-                                                : " has ended; what it has written may say why")},
+                                                : " has ended; see its output for the cause")},
       false);
 }
 
-void ProcessGroup::Impl::admit(GroupReception::Comer comer) {
+void ProcessGroup::Impl::admit(GroupAcceptor::Joiner joiner) {
   if (failure_)
-    return reception_->turn_away(std::move(comer),
-                                 {.type = Type::kFailure, .payload = encode(*failure_)});
-  if (std::string objection = members_.objection_to(comer.hello); !objection.empty())
-    return reception_->turn_away(std::move(comer),
-                                 {.type = Type::kRefusal, .payload = std::move(objection)});
-  const int process = comer.hello.process;
-  members_.add(process, std::move(comer.hello.member));
-  FrameConnection& connection = peer(process).connection.emplace(std::move(comer.connection));
-  connection.accept_up_to(GroupFrame::kMostBytes);
+    return acceptor_->reject(std::move(joiner),
+                             {.type = Type::kFailure, .payload = encode(*failure_)});
+  if (std::string objection = members_.objection_to(joiner.hello); !objection.empty())
+    return acceptor_->reject(std::move(joiner),
+                             {.type = Type::kRefusal, .payload = std::move(objection)});
+  const int process = joiner.hello.process;
+  members_.add(process, std::move(joiner.hello.member));
+  FrameConnection& connection = peer(process).connection.emplace(std::move(joiner.connection));
+  connection.accept_up_to(GroupFrame::kMaxBytes);
   connection.send({.type = Type::kBeat});
   if (!members_.complete()) return;
   complete_ = true;
@@ -182,24 +184,24 @@ void ProcessGroup::Impl::admit(GroupReception::Comer comer) {
   changed_.notify_all();
 }
 
-void ProcessGroup::Impl::start_to_tell() {
-  if (!failure_ || ours_ || closing_ || std::exchange(telling_, true)) return;
+void ProcessGroup::Impl::start_notifier() {
+  if (!failure_ || ours_ || closing_ || std::exchange(notifying_, true)) return;
   try {
-    teller_ = start_thread([this] {
-      const std::lock_guard calls(told_mutex_);
-      tell_now();
+    notifier_ = start_thread([this] {
+      const std::lock_guard calls(callback_mutex_);
+      notify_now();
     });
   } catch (const ThreadRefused&) {
-    telling_ = false;  // the next turn tries again
+    notifying_ = false;  // retried in the next iteration
   }
 }
 
-void ProcessGroup::Impl::tell_now() {
+void ProcessGroup::Impl::notify_now() {
   Lock lock(mutex_);
-  if (!told_ || !failure_ || ours_) return;
+  if (!callback_ || !failure_ || ours_) return;
   const GroupFailure failure = *failure_;
   lock.unlock();
-  std::exchange(told_, {})(failure.cause, failure.exit_code);
+  std::exchange(callback_, {})(failure.cause, failure.exit_code);
 }
 
 }  // namespace muo

@@ -29,14 +29,14 @@ bool set_option(const FileDescriptor& socket, int level, int option) {
   return ::setsockopt(socket.number(), level, option, &on, sizeof(on)) == 0;
 }
 
-// Else the answer to a short message waits for the acknowledgement of the one before it.
+// Without this, the answer to a short message waits for the acknowledgement of the one before it.
 void send_at_once(const FileDescriptor& socket) { set_option(socket, IPPROTO_TCP, TCP_NODELAY); }
 
 sockaddr* as_generic(sockaddr_storage& storage) { return reinterpret_cast<sockaddr*>(&storage); }
 
 FileDescriptor listen_on(const SocketAddress& address, int& error) {
   FileDescriptor socket = open_socket(address.family());
-  // A port on which connections of an earlier run still end may be listened on again.
+  // SO_REUSEADDR: allows a port on which connections of an earlier run are still closing.
   if (socket && set_option(socket, SOL_SOCKET, SO_REUSEADDR) &&
       (address.family() != AF_INET6 || set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY)) &&
       ::bind(socket.number(), address.get(), address.size()) == 0 &&
@@ -46,8 +46,9 @@ FileDescriptor listen_on(const SocketAddress& address, int& error) {
   return FileDescriptor();
 }
 
-// Where a port is free, the system may give it to the very socket that is to be connected to it,
-// which then talks to itself and keeps the port from who wants to listen there.
+// If nobody listens on a local port, the system may choose that very port for the connecting
+// socket, which is then connected to itself and blocks the port for the process that is to listen
+// on it.
 bool is_connected_to_itself(const FileDescriptor& socket) {
   const auto ask = [&](auto get_name) {
     sockaddr_storage storage = {};
@@ -79,7 +80,7 @@ bool SocketAddress::is_wildcard() const {
   return text == "0.0.0.0" || text == "::";
 }
 
-bool SocketAddress::is_this_host() const {
+bool SocketAddress::is_loopback() const {
   const std::string text = host();
   return text.starts_with("127.") || text == "::1";
 }
@@ -110,33 +111,33 @@ std::string endpoint_text(const std::string& host, int port) {
   return concat(brackets ? "[" : "", host, brackets ? "]:" : ":", port);
 }
 
-ListeningSockets listen_at(const std::string& name, int port, std::chrono::milliseconds patience) {
+ListeningSockets listen_at(const std::string& name, int port, std::chrono::milliseconds timeout) {
   constexpr std::chrono::milliseconds kBetween(50);
   const auto refuse = [&](const auto&... why) {
     throw InputError(concat("cannot listen on ", endpoint_text(name, port), ": ", why...));
   };
   const ResolvedName resolved = resolve_name(name, port);
   if (resolved.addresses.empty())
-    refuse("the name is not known here (", resolved.error, "); give this host's name or address");
+    refuse("cannot resolve the name (", resolved.error, "); give this host's name or address");
   ListeningSockets result;
   int error = 0;
   for (const SocketAddress& address : resolved.addresses) {
     if (address.is_wildcard())
       refuse("the other processes need one address of this host, or its name");
     FileDescriptor socket = listen_on(address, error = 0);
-    for (; error == EADDRINUSE && patience > kBetween; patience -= kBetween) {
+    for (; error == EADDRINUSE && timeout > kBetween; timeout -= kBetween) {
       std::this_thread::sleep_for(kBetween);
       socket = listen_on(address, error = 0);
     }
-    if (error == EADDRINUSE) refuse("another program does; give another port");
-    if (!socket) continue;  // the name's other addresses may be this host's
-    result.only_this_host = result.only_this_host && address.is_this_host();
+    if (error == EADDRINUSE) refuse("the port is in use by another program; give another port");
+    if (!socket) continue;  // another address of the name may be this host's
+    result.only_this_host = result.only_this_host && address.is_loopback();
     const std::string digits = address.host();
     if (digits != name) result.where += concat(result.where.empty() ? "" : ", ", digits);
     result.sockets.push_back(std::move(socket));
   }
   if (result.sockets.empty() && error == EADDRNOTAVAIL)
-    refuse("this is not an address of this host; process 0 runs where the address is");
+    refuse("this is not an address of this host; run process 0 on the host that has it");
   if (result.sockets.empty()) refuse(system_error_text(error));
   return result;
 }
@@ -149,12 +150,12 @@ FileDescriptor accept_from(const FileDescriptor& listening, int& error) {
   return socket;
 }
 
-FileDescriptor connect_to(const SocketAddress& to, std::chrono::milliseconds patience, int& error) {
-  return connect_to(to, open_socket(to.family()), patience, error);
+FileDescriptor connect_to(const SocketAddress& to, std::chrono::milliseconds timeout, int& error) {
+  return connect_to(to, open_socket(to.family()), timeout, error);
 }
 
 FileDescriptor connect_to(const SocketAddress& to, FileDescriptor socket,
-                          std::chrono::milliseconds patience, int& error) {
+                          std::chrono::milliseconds timeout, int& error) {
   if (socket && ::connect(socket.number(), to.get(), to.size()) == 0) {
     error = 0;
   } else {
@@ -162,7 +163,7 @@ FileDescriptor connect_to(const SocketAddress& to, FileDescriptor socket,
   }
   if (socket && error == EINPROGRESS) {
     pollfd wanted = {.fd = socket.number(), .events = POLLOUT, .revents = 0};
-    if (::poll(&wanted, 1, static_cast<int>(patience.count())) <= 0) {
+    if (::poll(&wanted, 1, static_cast<int>(timeout.count())) <= 0) {
       error = ETIMEDOUT;
     } else {
       socklen_t size = sizeof(error);

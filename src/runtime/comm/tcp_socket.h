@@ -11,7 +11,7 @@
 
 namespace muo {
 
-// Where a TCP socket is.
+// The address of a TCP socket.
 class SocketAddress {
  public:
   SocketAddress(const sockaddr* address, socklen_t size);
@@ -19,9 +19,9 @@ class SocketAddress {
   [[nodiscard]] const sockaddr* get() const;
   [[nodiscard]] socklen_t size() const { return size_; }
   [[nodiscard]] int family() const { return storage_.ss_family; }
-  [[nodiscard]] std::string host() const;   // in digits
-  [[nodiscard]] bool is_wildcard() const;   // any address of this host
-  [[nodiscard]] bool is_this_host() const;  // one that no other host reaches
+  [[nodiscard]] std::string host() const;  // numeric
+  [[nodiscard]] bool is_wildcard() const;  // any address of this host
+  [[nodiscard]] bool is_loopback() const;  // no other host can reach it
   bool operator==(const SocketAddress& other) const;
 
  private:
@@ -29,7 +29,7 @@ class SocketAddress {
   socklen_t size_;
 };
 
-// All that the system knows for a host's name or address, each once; if none, `error` says why.
+// All addresses of a host's name, without duplicates; if there are none, `error` is the reason.
 struct ResolvedName {
   std::vector<SocketAddress> addresses;
   std::string error;
@@ -39,22 +39,22 @@ ResolvedName resolve_name(const std::string& name, int port);
 // "node-a:29501"; IPv6 addresses in brackets.
 std::string endpoint_text(const std::string& host, int port);
 
-// All sockets here do not block, and are closed in programs that this one starts.
+// All sockets below are non-blocking and close-on-exec.
 struct ListeningSockets {
   std::vector<FileDescriptor> sockets;
-  std::string where;  // in digits, if the name is not
+  std::string where;  // numeric addresses, where they differ from the name
   bool only_this_host = true;
 };
-// On every address that the name has here, and on no other. A port that another program has may
-// become free within `patience`. Throws InputError.
+// Listens on every address that the name has on this host, and on no other. A port in use may
+// become free within `timeout`. Throws InputError.
 ListeningSockets listen_at(const std::string& name, int port,
-                           std::chrono::milliseconds patience = {});
-// The next who has come; none: nobody has, or `error` is set.
+                           std::chrono::milliseconds timeout = {});
+// The next connection; none if there is none, or on an error, which sets `error`.
 FileDescriptor accept_from(const FileDescriptor& listening, int& error);
-// None: `error` is set.
-FileDescriptor connect_to(const SocketAddress& to, std::chrono::milliseconds patience, int& error);
-// By this socket, which may be bound to an address of its own.
+// None on failure, which sets `error`.
+FileDescriptor connect_to(const SocketAddress& to, std::chrono::milliseconds timeout, int& error);
+// Uses this socket, which may be bound to an address of its own.
 FileDescriptor connect_to(const SocketAddress& to, FileDescriptor socket,
-                          std::chrono::milliseconds patience, int& error);
+                          std::chrono::milliseconds timeout, int& error);
 
 }  // namespace muo

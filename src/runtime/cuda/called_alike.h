@@ -4,8 +4,8 @@
 
 namespace muo {
 
-// Whether two types of functions, one declared by us and one by NVIDIA, have parameters of equal
-// size and kind, as the calling convention sees them.
+// True if two function types, ours and NVIDIA's declaration, have parameters of equal size and
+// kind, as the calling convention sees them.
 template <class Ours, class Theirs>
 inline constexpr bool called_alike_v = false;
 template <class R, class... P, class S, class... Q>

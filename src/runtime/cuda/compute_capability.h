@@ -6,7 +6,7 @@
 
 namespace muo::cuda {
 
-// Of GPU `device`: 90 for 9.0.
+// Compute capability of GPU `device`: 90 for 9.0.
 inline int compute_capability(int device) {
   int major = 0;
   int minor = 0;

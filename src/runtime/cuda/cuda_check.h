@@ -6,8 +6,8 @@
 
 namespace muo::cuda {
 
-// Throws Error with CUDA's name and text of the failure. CUDA remembers some failures until they
-// are asked for; asking here keeps them from surfacing in an innocent call.
+// Throws Error with CUDA's name and text of the failure. CUDA keeps some errors until they are
+// read; reading them here prevents that they are reported by an unrelated call.
 #define MUO_CUDA_CHECK(call, ...)                                                      \
   do {                                                                                 \
     if (const cudaError_t status = (call); status != cudaSuccess) [[unlikely]] {       \

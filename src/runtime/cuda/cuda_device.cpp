@@ -16,8 +16,8 @@
 namespace muo {
 namespace {
 
-// cudaMalloc's or cudaMallocManaged's. Freeing never throws: a failure here follows one that was
-// reported, or the driver is gone.
+// Frees memory of cudaMalloc or cudaMallocManaged. Never throws: a failure here follows one that
+// was reported, or the driver has shut down.
 struct FreeOnDevice {
   int ordinal;
   void operator()(std::byte* data) const {
@@ -91,9 +91,9 @@ class PinnedBuffer final : public Buffer {
   std::int64_t bytes_;
 };
 
-// Of the current GPU. Whatever waits for a whole GPU, or uses its default stream, spoils the
-// capture of another rank on it; and a stream for each buffer would take the hardware queues in
-// turn, so that streams of ranks share one.
+// The zeroing stream of the current GPU, shared by its ranks. Anything that synchronises a whole
+// GPU, or uses its default stream, would invalidate the capture of another rank on it; and a stream
+// per buffer would use up the hardware queues, so that streams of ranks would share one.
 std::shared_ptr<CUstream_st> zeroing_stream(int ordinal) {
   static std::mutex mutex;
   static std::map<int, std::weak_ptr<CUstream_st>> streams;
@@ -104,7 +104,7 @@ std::shared_ptr<CUstream_st> zeroing_stream(int ordinal) {
   return stream;
 }
 
-// "0-3,8" as a set; empty if it is no such list.
+// Parses "0-3,8"; empty if the text is not such a list.
 cpu_set_t cpus_of(const std::string& list) {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
@@ -120,9 +120,9 @@ cpu_set_t cpus_of(const std::string& list) {
   return cpus;
 }
 
-// Lets the calling thread run on the cores of the GPU's own NUMA node only, less those that it may
-// not use anyway. Where the system does not tell, or leaves none, nothing changes: it is about
-// latency, not about results.
+// Restricts the calling thread to those of its allowed cores that are on the GPU's NUMA node. If
+// the system does not report them, or none is allowed, nothing changes: this affects latency only,
+// not results.
 void run_near(int ordinal) {
   char bus[32] = {};
   if (cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal) != cudaSuccess) return;

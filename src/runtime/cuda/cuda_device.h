@@ -11,24 +11,25 @@
 
 namespace muo {
 
-// What a GPU and its streams share.
+// State shared by a GPU and its streams.
 struct CudaDeviceState {
   CudaDeviceState(int rank_, int ordinal_) : rank(rank_), ordinal(ordinal_) {}
 
   const int rank;
   const int ordinal;                     // CUDA's number of the GPU; several ranks may share one
-  std::shared_ptr<CUstream_st> zeroing;  // the stream that zeroes new memory, one for each GPU
-  // Asked by every thread that allocates.
+  std::shared_ptr<CUstream_st> zeroing;  // the stream that zeroes new memory, one per GPU
+  // Read by every thread that allocates.
   std::atomic<bool> capturing = false;
   std::atomic<bool> sealed = false;
-  std::atomic<std::int64_t> captures = 0;  // begun
+  std::atomic<std::int64_t> captures = 0;  // number of captures begun
   std::atomic<std::int64_t> allocations = 0;
 };
 
-// A GPU as one rank sees it, with every kernel of this library loaded. Its thread launches and
-// synchronises; buffers, streams and events are made and freed on any thread. Streams may outlive
-// it. Nothing here waits for a whole GPU or uses its default stream, but that freeing a buffer or a
-// stream may (cudaFree): not while another rank on the GPU captures or is in a collective.
+// A GPU as seen by one rank, with every kernel of this library loaded. The rank's thread launches
+// and synchronises; buffers, streams and events may be made and freed by any thread. Streams may
+// outlive the device. Nothing here waits for a whole GPU or uses its default stream, except that
+// freeing a buffer or a stream may (cudaFree): do not free while another rank on the GPU captures
+// or runs a collective.
 class CudaDevice final : public Device {
  public:
   CudaDevice(int rank, int ordinal);
@@ -50,7 +51,7 @@ class CudaDevice final : public Device {
   std::shared_ptr<CudaDeviceState> state_;
 };
 
-// BackendPlugin's.
+// For BackendPlugin.
 std::unique_ptr<Buffer> allocate_managed(int ordinal, std::int64_t bytes);
 
 std::unique_ptr<Stream> make_cuda_stream(std::shared_ptr<CudaDeviceState> device,

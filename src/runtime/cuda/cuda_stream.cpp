@@ -8,8 +8,8 @@
 namespace muo {
 namespace {
 
-// cuBLAS advises 32 MiB for Hopper. The gradients of weights, which are computed on streams of
-// normal priority, sum over all tokens: what splits these sums over a whole GPU takes more.
+// cuBLAS recommends 32 MiB for Hopper. Weight gradients, computed on streams of normal priority,
+// sum over all tokens: splitting these sums over a whole GPU needs more.
 constexpr std::int64_t gemm_workspace(StreamPriority priority) {
   return std::int64_t{priority == StreamPriority::kNormal ? 128 : 32} << 20;
 }
@@ -26,7 +26,7 @@ class CudaEvent final : public Event {
   void synchronize() override { MUO_CUDA_CHECK(cudaEventSynchronize(event_)); }
   [[nodiscard]] cudaEvent_t get() const { return event_; }
 
-  // Where it was recorded last: the stream, and the number of the capture, 0 outside of one.
+  // Where it was last recorded: the stream, and the number of the capture, 0 outside of a capture.
   cudaStream_t stream = nullptr;
   std::int64_t capture = 0;
 
@@ -36,7 +36,7 @@ class CudaEvent final : public Event {
 
 class CudaGraph final : public Graph {
  public:
-  // Takes over `graph`.
+  // Takes ownership of `graph`.
   CudaGraph(cudaGraph_t graph, cudaStream_t stream) : graph_(graph) {
     MUO_CUDA_CHECK(
         cudaGraphInstantiate(&executable_, graph_, cudaGraphInstantiateFlagUseNodePriority));
@@ -64,12 +64,12 @@ class CudaGraph final : public Graph {
   cudaGraphExec_t executable_ = nullptr;
 };
 
-// A capture that is under way. Unless finish() is reached, the destructor ends it, so that the
-// stream is usable again whatever the body threw.
+// A capture in progress. Unless finish() is reached, the destructor ends it, so that the stream
+// remains usable after the body throws.
 class Capture {
  public:
   Capture(cudaStream_t stream, CudaDeviceState& device) : stream_(stream), device_(device) {
-    // Thread-local: other devices' threads go on allocating and querying.
+    // Thread-local: threads of other devices may allocate and query meanwhile.
     MUO_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
     device_.capturing = true;
     ++device_.captures;
@@ -88,7 +88,7 @@ class Capture {
     device_.capturing = false;
     cudaGraph_t graph = nullptr;
     MUO_CUDA_CHECK(cudaStreamEndCapture(stream_, &graph),
-                   "(a branch that was not joined, or a call that a capture cannot hold)");
+                   "(a branch was not joined, or a call cannot be captured)");
     return graph;
   }
 
@@ -112,7 +112,7 @@ class CudaStream final : public Stream {
     MUO_CUDA_CHECK(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, level));
     const std::int64_t workspace = gemm_workspace(priority);
     const auto scratch = static_cast<std::size_t>(
-        workspace + cuda::kMostPartials * static_cast<std::int64_t>(sizeof(double)));
+        workspace + cuda::kMaxPartials * static_cast<std::int64_t>(sizeof(double)));
     MUO_CUDA_CHECK(cudaMalloc(&scratch_, scratch), "for the scratch of a stream, ", scratch,
                    " bytes");
     auto* bytes = static_cast<std::byte*>(scratch_);
@@ -139,8 +139,8 @@ class CudaStream final : public Stream {
   }
   void wait(Event& event) override {
     auto& own = dynamic_cast<CudaEvent&>(event);
-    // In one branch a node gets no edge but to the node before it: a driver may give what has
-    // several a queue of its own.
+    // Within one branch, give a node no edge except to its predecessor: a driver may put a node
+    // with several edges on another queue.
     if (device_->capturing && own.stream == stream_ && own.capture == device_->captures) return;
     MUO_CUDA_CHECK(cudaStreamWaitEvent(stream_, own.get()));
   }
@@ -162,8 +162,8 @@ class CudaStream final : public Stream {
   void copy(Tensor dst, Tensor src) override {
     MUO_CHECK(dst.numel() == src.numel() && dst.dtype == src.dtype, "copying ", src.shape.text(),
               " to ", dst.shape.text());
-    MUO_CHECK(dst.data + dst.bytes() <= src.data || src.data + src.bytes() <= dst.data, "copy of ",
-              src.bytes(), " bytes onto themselves");
+    MUO_CHECK(dst.data + dst.bytes() <= src.data || src.data + src.bytes() <= dst.data,
+              "a copy of ", src.bytes(), " bytes whose source and destination overlap");
     if (dst.bytes() == 0) return;
     MUO_CUDA_CHECK(cudaMemcpyAsync(dst.data, src.data, static_cast<std::size_t>(dst.bytes()),
                                    cudaMemcpyDefault, stream_));
@@ -174,7 +174,7 @@ class CudaStream final : public Stream {
   }
   void enqueue_host(std::string_view name, std::span<const Access> /*accesses*/,
                     HostTask /*task*/) override {
-    MUO_FAIL("'", name, "' is work for the host, and this stream is a GPU's");
+    MUO_FAIL("'", name, "' is a host task; a GPU stream cannot run it");
   }
   [[nodiscard]] NativeStream native() const override { return stream_; }
   [[nodiscard]] bool is_host() const override { return false; }

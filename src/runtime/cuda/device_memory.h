@@ -9,8 +9,8 @@ namespace muo::cuda {
 struct FreeDevice {
   void operator()(void* p) const { static_cast<void>(cudaFree(p)); }
 };
-// cudaMalloc's, for a moment's work. Making and freeing it may wait for all work of the GPU, which
-// therefore waits for nobody.
+// Short-lived memory of cudaMalloc. Allocating and freeing it may wait for all work of the GPU, so
+// that work must not wait for another rank.
 using DeviceMemory = std::unique_ptr<void, FreeDevice>;
 
 }  // namespace muo::cuda

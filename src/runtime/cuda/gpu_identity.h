@@ -5,11 +5,11 @@
 
 namespace muo::cuda {
 
-// Bytes that no other GPU of any host has (its UUID): its number is one of this process, and
-// another process may see other GPUs, or these in another order.
+// Globally unique identity of a GPU (its UUID). GPU numbers are local to a process: another process
+// may see other GPUs, or the same ones in another order.
 inline constexpr std::size_t kIdentityBytes = 16;
 std::string identity_of(int gpu);
-// As `nvidia-smi -L` writes them: "GPU-f7b3a6c0-...".
+// In the format of `nvidia-smi -L`: "GPU-f7b3a6c0-...".
 std::string identity_text(const std::string& bytes);
 
 }  // namespace muo::cuda

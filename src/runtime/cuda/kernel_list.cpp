@@ -8,7 +8,7 @@
 namespace muo::cuda {
 namespace {
 
-// Filled by other files' constructors, before any of this one's may have run.
+// Function-local, as static constructors of other files add to it before this file's would run.
 std::vector<ListedKernel>& kernels() {
   static std::vector<ListedKernel> list;
   return list;
@@ -23,7 +23,7 @@ void load_listed_kernels() {
   MUO_CUDA_CHECK(cudaGetDevice(&device));
   const bool is_hopper = compute_capability(device) / 10 == 9;
   for (const ListedKernel& kernel : kernels()) {
-    // CUTLASS's (kernels/cuda/sm90) have code for one architecture.
+    // CUTLASS kernels (kernels/cuda/sm90) are compiled for one architecture.
     if (!is_hopper && kernel.name.find("7cutlass") != std::string::npos) continue;
     cudaFuncAttributes attributes{};
     MUO_CUDA_CHECK(cudaFuncGetAttributes(&attributes, kernel.function), "loading kernel ",
@@ -33,8 +33,9 @@ void load_listed_kernels() {
 
 }  // namespace muo::cuda
 
-// The linker sends this library's calls of __cudaRegisterFunction here (--wrap, src/cuda.cmake):
-// nothing else sees every kernel. As declared in crt/host_runtime.h of the toolkit.
+// The linker redirects this library's calls of __cudaRegisterFunction here (--wrap,
+// src/cuda.cmake): no other place sees every kernel. Declared as in crt/host_runtime.h of the
+// toolkit.
 // NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,readability-identifier-naming)
 extern "C" {
 

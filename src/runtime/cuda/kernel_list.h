@@ -5,18 +5,18 @@
 
 namespace muo::cuda {
 
-// A __global__ function of this library, as nvcc's generated constructors announce it to CUDA when
-// the library is loaded.
+// A __global__ function of this library, as registered with CUDA by nvcc's generated constructors
+// when the library is loaded.
 struct ListedKernel {
-  const void* function;  // what cudaLaunchKernelEx takes
+  const void* function;  // argument of cudaLaunchKernelEx
   std::string name;      // mangled
 };
 [[nodiscard]] const std::vector<ListedKernel>& listed_kernels();
 
-// Loads all of them onto the current device. CUDA loads a kernel when it is first used, and loading
-// may wait for everything that runs on the GPU: for a collective, too, that waits for the rank that
-// is loading. So every rank calls this before any rank's collective runs. Throws Error, naming the
-// kernel.
+// Loads all listed kernels onto the current device. CUDA otherwise loads a kernel at its first use,
+// and loading may wait for everything that runs on the GPU, including a collective that waits for
+// the loading rank: a deadlock. So every rank calls this before any rank's collective runs. Throws
+// Error that names the kernel.
 void load_listed_kernels();
 
 }  // namespace muo::cuda

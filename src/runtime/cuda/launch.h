@@ -1,9 +1,9 @@
 #pragma once
 
-// The one header that knows who compiles a kernel: nvcc, or g++ for the SIMT tier, which runs the
-// same source with a fiber for each CUDA thread (tests/emulator). Kernels are started by launch()
-// and by nothing else. A translation unit whose kernels use dynamic shared memory has the line
-// MUO_SHARED_MEMORY before them, and they call shared_memory<T>(), which is aligned to 128 bytes.
+// Hides which compiler compiles a kernel: nvcc, or g++ for the SIMT tier, which runs the same
+// source with a fiber for each CUDA thread (tests/emulator). Kernels are launched by launch() only.
+// A translation unit whose kernels use dynamic shared memory has the line MUO_SHARED_MEMORY before
+// them, and they call shared_memory<T>(), which is aligned to 128 bytes.
 
 #include <cstddef>
 #include <utility>
@@ -27,7 +27,7 @@
 
 namespace muo::cuda {
 
-// In a loop that waits for what another rank writes.
+// For loops that wait for a value written by another rank.
 __device__ __forceinline__ void spin_pause() { __nanosleep(100); }
 
 }  // namespace muo::cuda
@@ -41,8 +41,8 @@ __device__ __forceinline__ void spin_pause() { __nanosleep(100); }
 
 namespace muo::cuda {
 
-// Throws Error, with the kernel's name, if CUDA refuses the launch. Opts in to more than 48 KiB of
-// shared memory where it takes that.
+// Throws Error with the kernel's name if CUDA refuses the launch. Opts in to more than 48 KiB of
+// shared memory if needed.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
             NativeStream stream, Arguments&&... arguments) {
@@ -61,8 +61,8 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
                  "of kernel ", name());
 }
 
-// For grids whose blocks wait for blocks of other ranks' grids, and so have to be on the GPU
-// together. A GPU need not be asked: such grids are small, and whoever makes them sees that they
+// For grids whose blocks wait for blocks of other ranks' grids, so that all must be resident at
+// once. There is no cooperative launch: such grids are small, and their makers ensure that they
 // fit.
 template <class... Parameters, class... Arguments>
 void launch_resident(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
@@ -77,21 +77,21 @@ inline constexpr std::int64_t kWarp = 32;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// As many blocks as `work` units need at `per_block` each, at most `most`; kernels that take a cap
-// go on by strides of the grid. At least one, as CUDA refuses empty grids.
+// Number of blocks for `work` units at `per_block` each, at least one, as CUDA refuses empty grids,
+// and at most `most`; capped kernels loop with the grid's stride.
 inline unsigned blocks_for(std::int64_t work, std::int64_t per_block,
                            std::int64_t most = std::int64_t{1} << 30) {
   return static_cast<unsigned>(std::clamp<std::int64_t>(ceil_div(work, per_block), 1, most));
 }
 
-// What dynamic shared memory a block of the kernel may ask for on the current device, in bytes.
+// Maximum dynamic shared memory of a block of the kernel on the current device, in bytes.
 template <class... Parameters>
-std::int64_t most_shared_bytes(void (*kernel)(Parameters...)) {
-  return static_cast<std::int64_t>(most_shared_bytes_of(reinterpret_cast<const void*>(kernel)));
+std::int64_t max_shared_bytes(void (*kernel)(Parameters...)) {
+  return static_cast<std::int64_t>(max_shared_bytes_of(reinterpret_cast<const void*>(kernel)));
 }
 
-// Blocks that keep every multiprocessor of the largest GPUs busy several times over: the cap of
-// kernels that stride. A constant, so that the order of sums does not depend on the GPU.
+// Enough blocks to keep all multiprocessors of the largest GPUs busy several times over: the cap of
+// grid-stride kernels. A constant, so that the order of sums does not depend on the GPU.
 inline constexpr std::int64_t kManyBlocks = 2048;
 
 }  // namespace muo::cuda

@@ -28,10 +28,10 @@
 namespace muo::nccl {
 namespace {
 
-// Blocks that NCCL may occupy, which are lost to the products beside it.
-constexpr int kMostCtas = 16;
+// Maximum number of CTAs that NCCL may occupy; they are lost to concurrent matrix products.
+constexpr int kMaxCtas = 16;
 
-constexpr std::chrono::seconds kTimeout(10);  // with NCCL's destruction
+constexpr std::chrono::seconds kTimeout(10);  // for destroying NCCL's communicators
 
 Type type_of(DType dtype) {
   switch (dtype) {
@@ -66,7 +66,8 @@ class NcclCommunicator final : public CheckedCommunicator {
 
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
   void check() const override;
-  // One collective of every kind of connection, on both communicators: a capture then finds them.
+  // Runs one collective per kind of connection on both communicators, so that connections exist
+  // before a capture.
   void connect(Device& device);
 
  private:
@@ -94,9 +95,9 @@ class Group final : public CommunicatorGroup {
 
   [[nodiscard]] std::unique_ptr<Communicator> join(Device& device) override {
     gpu_of(device.rank()) = current_gpu();
-    meet([this] {
+    local_barrier([this] {
       check_gpus();
-      const std::string ids = from_first([this] { return new_ids(); });
+      const std::string ids = broadcast_text([this] { return new_ids(); });
       MUO_CHECK(ids.size() == sizeof ids_, "NCCL's ids of ", ids.size(), " bytes");
       std::memcpy(ids_, ids.data(), sizeof ids_);
     });
@@ -114,14 +115,14 @@ class Group final : public CommunicatorGroup {
       const std::lock_guard lock(mutex_);
       handles.swap(handles_);
     }
-    // At once: until the last rank's kernels end, the first's may wait for them.
+    // Concurrently: the first rank's kernels may wait until the last rank's end.
     const auto all = [handles] {
       std::vector<std::thread> threads;
       threads.reserve(handles.size());
       for (const std::shared_ptr<Handle>& handle : handles)
         try {
           threads.push_back(start_thread([handle] { handle->abort(); }));
-        } catch (const ThreadRefused&) {  // no thread: one after another
+        } catch (const ThreadRefused&) {  // no thread available: sequentially
           handle->abort();
         }
       for (std::thread& thread : threads)
@@ -130,10 +131,10 @@ class Group final : public CommunicatorGroup {
     static_cast<void>(run_with_deadline(kTimeout, all));
   }
 
-  // Of all ranks, outside captures.
-  void meet_everywhere() {
-    meet([this] {
-      if (members_.processes != nullptr) members_.processes->meet(Channel::kRun, kSite);
+  // Barrier of all ranks of all processes, outside captures.
+  void world_barrier() {
+    local_barrier([this] {
+      if (members_.processes != nullptr) members_.processes->barrier(Channel::kRun, kSite);
     });
   }
   [[nodiscard]] bool aborted() const { return aborted_; }
@@ -146,23 +147,24 @@ class Group final : public CommunicatorGroup {
   [[nodiscard]] int& gpu_of(int rank) {
     return gpus_[static_cast<std::size_t>(rank - members_.local.first)];
   }
-  // Of this process' ranks' threads.
-  void meet(const std::function<void()>& leader) { members_.meeting.arrive(leader, kSite); }
-  // By a leader, as all that follow: what `make` returns in process 0.
-  [[nodiscard]] std::string from_first(const std::function<std::string()>& make) const {
+  // Barrier of this process' local ranks; the last to arrive runs `leader`.
+  void local_barrier(const std::function<void()>& leader) {
+    members_.rendezvous.arrive(leader, kSite);
+  }
+  // Called by a leader, like all functions below. Returns the result of process 0's `make`.
+  [[nodiscard]] std::string broadcast_text(const std::function<std::string()>& make) const {
     return members_.processes == nullptr
                ? make()
-               : members_.processes->from_first(Channel::kRun, kSite, make);
+               : members_.processes->broadcast(Channel::kRun, kSite, make);
   }
-  // One verdict for all processes, as none can go on without the others.
+  // One verdict for all processes, as none can continue without the others.
   void check_gpus() const {
     std::string gpus;
     for (const int gpu : gpus_)
       gpus += cuda::identity_of(gpu);
     std::vector<std::string> all = {gpus};
-    if (members_.processes != nullptr)
-      all = members_.processes->to_first(Channel::kRun, kSite, gpus);
-    const std::string refusal = from_first([&] {
+    if (members_.processes != nullptr) all = members_.processes->gather(Channel::kRun, kSite, gpus);
+    const std::string refusal = broadcast_text([&] {
       std::vector<std::string> by_rank;
       for (const std::string& of_process : all)
         for (std::size_t at = 0; at < of_process.size(); at += cuda::kIdentityBytes)
@@ -171,7 +173,7 @@ class Group final : public CommunicatorGroup {
     });
     if (!refusal.empty()) throw InputError(refusal);
   }
-  // Empty: each has its own.
+  // Error message; empty if each rank has its own GPU.
   [[nodiscard]] std::string shared_gpu(const std::vector<std::string>& by_rank) const {
     std::map<std::string_view, int> rank_of;
     for (int rank = 0; const std::string& gpu : by_rank) {
@@ -197,11 +199,12 @@ class Group final : public CommunicatorGroup {
     UniqueId ids[2] = {};
     for (UniqueId& id : ids)
       nccl::check(library_, library_.functions.get_unique_id(&id), "ncclGetUniqueId", nullptr,
-                  "on the way to a communicator");
+                  "while making a communicator");
     return {reinterpret_cast<const char*>(ids), sizeof ids};
   }
 
-  // NCCL waits for all ranks, one that has failed in here too: on a thread that can be left behind.
+  // NCCL waits here for all ranks, even for one that has failed: so it runs on a thread that can be
+  // abandoned.
   std::shared_ptr<Handle> init(int rank, const UniqueId& id, const char* name) {
     struct Made {
       Comm comm = nullptr;
@@ -211,10 +214,10 @@ class Group final : public CommunicatorGroup {
     const auto task = [made, f = library_.functions, gpu = gpu_of(rank), id, name, rank,
                        world = world()] {
       MUO_CUDA_CHECK(cudaSetDevice(gpu));
-      cuda::keep_for_collectives(gpu, kMostCtas);
+      cuda::reserve_for_collectives(gpu, kMaxCtas);
       Config config;
       config.blocking = 1;
-      config.max_ctas = kMostCtas;
+      config.max_ctas = kMaxCtas;
       config.comm_name = name;
       made->result = f.init_rank(&made->comm, world, id, rank, &config);
     };
@@ -233,11 +236,11 @@ class Group final : public CommunicatorGroup {
 
   const CommunicatorMembers members_;
   const Library library_;
-  std::vector<int> gpus_;  // by rank, of this process
+  std::vector<int> gpus_;  // by local rank
   UniqueId ids_[2] = {};
   std::atomic<bool> aborted_ = false;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<Handle>> handles_;  // of all ranks here
+  std::vector<std::shared_ptr<Handle>> handles_;  // of all local ranks
 };
 
 NcclCommunicator::NcclCommunicator(Group& group, int rank, std::shared_ptr<Handle> graph,
@@ -276,8 +279,9 @@ void NcclCommunicator::connect(Device& device) {
       enqueue_on(*handle, *stream,
                  {.kind = kind, .count = world(), .dtype = DType::kF32, .out = out, .in = in});
   stream->synchronize();
-  // Freeing memory may wait for a GPU whose NCCL waits for a peer's, and keep that from starting.
-  group_.meet_everywhere();
+  // A barrier first: freeing memory may wait for this GPU, whose NCCL waits for a peer's, and so
+  // block that one's start.
+  group_.world_barrier();
 }
 
 void NcclCommunicator::enqueue(Stream& stream, const Collective& collective) {
@@ -295,7 +299,7 @@ void NcclCommunicator::enqueue(Stream& stream, const Collective& collective) {
 
 void NcclCommunicator::enqueue_on(Handle& handle, Stream& stream, const Collective& collective) {
   if (group_.aborted()) throw PeerFailed("the group was aborted");
-  if (collective.count == 0) return;  // on every rank
+  if (collective.count == 0) return;  // 0 on every rank
   try {
     handle.use([&](Comm comm) { issue(comm, stream, collective); });
   } catch (const Error&) {
@@ -345,7 +349,7 @@ void NcclCommunicator::issue(Comm comm, Stream& stream, const Collective& c) con
   }
 }
 
-// Calls of NCCL that become one. An error leaves none open.
+// A group of NCCL calls issued as one. After an error no group stays open.
 class Grouped {
  public:
   explicit Grouped(const Functions& functions) : functions_(functions) {}
@@ -371,7 +375,7 @@ class Grouped {
 #define MUO_GROUPED(call, name) \
   nccl::check(group_.library(), call, name, comm, concat(c.text(), " on rank ", rank()))
 
-// A broadcast by each rank; all parts equal, NCCL has a faster way.
+// One broadcast per rank, or NCCL's faster all-gather if all parts are equal.
 void NcclCommunicator::all_gather_parts(Comm comm, Stream& stream, const Collective& c) const {
   const Type type = type_of(c.dtype);
   const bool equal =
@@ -395,7 +399,7 @@ void NcclCommunicator::all_gather_parts(Comm comm, Stream& stream, const Collect
   MUO_GROUPED(group.end(), "ncclGroupEnd");
 }
 
-// Gather and scatter: the root's own part is copied, the others' travel.
+// Gather and scatter: the root copies its own part, the others' are sent.
 void NcclCommunicator::send_parts(Comm comm, Stream& stream, const Collective& c) const {
   const Type type = type_of(c.dtype);
   const bool gathers = c.kind == CollectiveKind::kGather;

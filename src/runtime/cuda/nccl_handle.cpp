@@ -48,7 +48,7 @@ bool run_while(const std::function<bool()>& patient, std::function<void()> task)
     else
       thread.detach();
     return done;
-  } catch (...) {  // the system refuses a thread or memory: what was to be freed is not
+  } catch (...) {  // no thread or memory available: the task does not run
     return false;
   }
 }
@@ -61,16 +61,16 @@ bool run_with_deadline(std::chrono::milliseconds timeout, std::function<void()> 
 
 void Handle::use(const std::function<void(Comm)>& task) {
   const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr || torn_away_) throw PeerFailed("the communicator was aborted");
+  if (comm_ == nullptr || abandoned_) throw PeerFailed("the communicator was aborted");
   task(comm_);
 }
 
-// Null if there is nothing to take.
+// Null if there is no communicator left to take.
 Comm Handle::take(std::chrono::milliseconds timeout) noexcept {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (!mutex_.try_lock()) {
-    if (std::chrono::steady_clock::now() > deadline)  // its user hangs in NCCL
-      return torn_away_.exchange(true) ? nullptr : comm_;
+    if (std::chrono::steady_clock::now() > deadline)  // the thread in use() hangs in NCCL
+      return abandoned_.exchange(true) ? nullptr : comm_;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const Comm taken = std::exchange(comm_, nullptr);
@@ -92,7 +92,7 @@ bool Handle::destroy(std::chrono::milliseconds timeout) noexcept {
   });
   if (!destroyed)
     static_cast<void>(std::fprintf(
-        stderr, "muograph: NCCL's communicator %s is not destroyed: a graph still holds its work\n",
+        stderr, "muograph: NCCL communicator %s not destroyed: a graph still contains its work\n",
         name_.c_str()));
   return destroyed;
 }

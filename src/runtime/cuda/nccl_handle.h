@@ -16,38 +16,39 @@ namespace muo::nccl {
 void check(const Library& library, Result result, const char* function, Comm comm,
            const std::string& what);
 
-// Runs `task` on a thread of its own and waits for it, as long as `patient` says; false if it goes
-// on, as it may for ever. For calls of NCCL that wait for the GPU, or for peers that may be gone.
+// Runs `task` on a new thread and waits for it as long as `patient` returns true. False if the task
+// is still running then, possibly for ever. For calls of NCCL that wait for the GPU, or for peers
+// that may be gone.
 bool run_while(const std::function<bool()>& patient, std::function<void()> task) noexcept;
 bool run_with_deadline(std::chrono::milliseconds timeout, std::function<void()> task) noexcept;
 
-// A communicator of NCCL. Its rank's thread uses it; any thread may abort it meanwhile.
+// An NCCL communicator. The rank's thread uses it; any thread may abort it meanwhile.
 class Handle {
  public:
   Handle(Library library, Comm comm, std::string name)
       : library_(std::move(library)), name_(std::move(name)), comm_(comm) {}
-  // Whoever made it calls destroy() or abort() before.
+  // Its maker calls destroy() or abort() first.
   ~Handle() = default;
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
   // Calls task(comm), or throws PeerFailed if it was aborted or destroyed.
   void use(const std::function<void(Comm)>& task);
-  // NCCL's kernels end at once, in replays of graphs too. Waits for a call that is under way, but
-  // not for long: it may be the one that hangs.
+  // Ends NCCL's kernels at once, also those of graph replays. Waits for a call in progress, but
+  // only briefly, as that call may be the one that hangs.
   void abort() noexcept;
-  // NCCL waits until every graph that holds work of this communicator is destroyed. False, and a
-  // line on stderr, if that has not come to pass in time: the communicator is left to itself.
+  // NCCL waits until every graph that contains work of this communicator is destroyed. On a timeout
+  // returns false, writes a line to stderr, and leaves the communicator undestroyed.
   bool destroy(std::chrono::milliseconds timeout) noexcept;
 
  private:
   [[nodiscard]] Comm take(std::chrono::milliseconds timeout) noexcept;
 
-  const Library library_;  // its own copy: what hangs in NCCL may outlive the group
+  const Library library_;  // a copy, as a thread that hangs in NCCL may outlive the group
   const std::string name_;
   std::mutex mutex_;                     // held by use()
   Comm comm_;                            // null once taken
-  std::atomic<bool> torn_away_ = false;  // from a call that hangs
+  std::atomic<bool> abandoned_ = false;  // taken while a call hangs
 };
 
 }  // namespace muo::nccl

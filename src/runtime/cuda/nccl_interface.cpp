@@ -1,4 +1,4 @@
-// Our declarations of NCCL's interface against its header's, where that is installed.
+// Compares our declarations of NCCL's interface with its header, if that is installed.
 #if __has_include(<nccl.h>)
 
 #  include <type_traits>

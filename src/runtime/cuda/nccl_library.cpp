@@ -18,7 +18,7 @@ bool find(void* library, const char* name, Function*& function) {
   return function != nullptr;
 }
 
-// The first name that the library lacks, or null.
+// The first function that the library lacks, or null.
 const char* find_all(void* library, Functions& f) {
   const char* lacks = nullptr;
   const auto get = [&](const char* name, auto*& function) {
@@ -56,7 +56,7 @@ Library load(const char* path) {
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
     const char* why = dlerror();  // NOLINT(concurrency-mt-unsafe)
-    library.missing = concat("NCCL does not load: ", why, "; install it, version ",
+    library.missing = concat("NCCL does not load: ", why, "; install version ",
                              version_text(kOldestVersion), " or newer", kAdvice);
     return library;
   }
@@ -69,7 +69,7 @@ Library load(const char* path) {
                path, ") is too old: install ", version_text(kOldestVersion), " or newer", kAdvice);
   else if (lacks != nullptr)
     library.missing = concat("NCCL ", version_text(library.version), " (", path, ") lacks ", lacks,
-                             ": install it anew", kAdvice);
+                             ": reinstall it", kAdvice);
   return library;
 }
 

@@ -8,8 +8,8 @@
 
 struct ncclComm;  // NCCL's own
 
-// NCCL's C interface as far as it is used. It is declared here and loaded at run time, so that
-// building needs no NCCL; where its header is found, nccl_interface.cpp compares the two.
+// The part of NCCL's C interface that is used. It is declared here and loaded at run time, so that
+// building needs no NCCL; if its header is found, nccl_interface.cpp compares the two.
 namespace muo::nccl {
 
 using Comm = ncclComm*;
@@ -38,7 +38,7 @@ enum class Type : int {
 };
 enum class Op : int { kSum = 0 };
 
-// As of 2.28; later versions take it by its size.
+// Layout of version 2.28; later versions recognise it by its size.
 struct Config {
   static constexpr int kUnset = std::numeric_limits<int>::min();
 
@@ -95,16 +95,16 @@ std::string version_text(int version);  // 22809: "2.28.9"
 struct Library {
   Functions functions{};
   int version = 0;
-  std::string missing = {};  // empty, or one line: what is missing, and what to do
+  std::string missing = {};  // empty, or one line: the problem and the remedy
 };
 
-// The library stays loaded. `path`: as dlopen takes it.
+// Loads the library for the life of the process. `path`: as for dlopen.
 Library load(const char* path);
 
-// What has to stand in the environment before the first communicator is made; what is there
-// already stays. The same sums in every run: a fixed algorithm and protocol, and no NVLS, whose
-// order depends on where memory lies. A communicator is for graphs or for eager work, so NCCL need
-// not keep the two apart by events.
+// Sets environment variables that NCCL reads when the first communicator is made, except those
+// already set. A fixed algorithm and protocol, and no NVLS, whose order depends on memory
+// addresses, give the same sums in every run. A communicator is used either by graphs or eagerly,
+// so NCCL need not order the two by events.
 void set_environment();
 
 }  // namespace muo::nccl

@@ -9,8 +9,8 @@ namespace muo::cuda {
 struct DestroyStream {
   void operator()(cudaStream_t stream) const { static_cast<void>(cudaStreamDestroy(stream)); }
 };
-// A stream of the current device for a moment's work, which nothing else waits for and which does
-// not wait for the default stream. Whoever enqueues on it synchronises it.
+// A short-lived stream of the current device that does not synchronise with the default stream. The
+// code that enqueues on it also synchronises it.
 using OwnStream = std::unique_ptr<CUstream_st, DestroyStream>;
 
 // Throws Error.

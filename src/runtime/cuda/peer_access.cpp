@@ -32,18 +32,19 @@ void enable_access(int rank, int own, int other) {
     MUO_CUDA_CHECK(enabled, "from GPU ", own, " to GPU ", other);
 }
 
-// A CTA that waits stays resident. All ranks' CTAs together may take half of the GPU at most, so
-// that what the ranks wait for still runs.
+// A waiting CTA stays resident. All ranks' CTAs together may take half of the GPU at most, so that
+// the work they wait for can run.
 void check_residency(int own, std::ptrdiff_t ranks, const void* kernel) {
   int multiprocessors = 0;
   int each = 0;
   MUO_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, own));
   MUO_CUDA_CHECK(
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, peer::kMostThreads, 0));
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, peer::kMaxThreads, 0));
   const int most = multiprocessors * each / 2;
-  if (ranks * peer::kMostCtas > most)
+  if (ranks * peer::kMaxCtas > most)
     throw InputError(concat("--comm peer: ", ranks, " ranks on GPU ", own, " need ",
-                            ranks * peer::kMostCtas, " resident blocks, half of it holds ", most,
+                            ranks * peer::kMaxCtas,
+                            " resident blocks, at most half of the GPU's are allowed: ", most,
                             "; use fewer --ranks-per-device"));
 }
 

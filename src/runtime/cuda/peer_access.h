@@ -4,14 +4,14 @@
 
 namespace muo {
 
-// Of the calling thread.
+// The calling thread's current device.
 int current_gpu();
 
-// Makes the memory of all `gpus`, those of the ranks, accessible to the current one, and sees that
-// the kernels of the collectives of all ranks on it fit. Throws InputError if that cannot be.
+// Enables access from the current GPU to the memory of all ranks' `gpus`, and checks that the
+// collective kernels of all ranks on it can be resident at once. Throws InputError otherwise.
 void connect_peers(int rank, std::span<const int> gpus);
 
-// Whether GPU `own` can access the memory of another one.
+// True if GPU `own` can access the memory of GPU `other`.
 bool can_access(int own, int other);
 
 }  // namespace muo

@@ -38,7 +38,7 @@ std::int64_t from_environment(const char* name, std::int64_t otherwise, std::int
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
   if (error != std::errc{} || end != number.data() + number.size() || value < least || value > most)
-    throw InputError(concat(name, " is a number of ", of_what, ", not '", text, "'"));
+    throw InputError(concat(name, " must be a number of ", of_what, ", not '", text, "'"));
   return value;
 }
 
@@ -48,8 +48,8 @@ std::chrono::milliseconds deadline_from_environment(std::chrono::milliseconds ot
                                                     "milliseconds"));
 }
 
-// What all ranks share. Their words live here, as a peer may still write to those of a rank that is
-// gone.
+// State shared by all ranks. It owns their words, as a peer may still write to those of a rank that
+// is gone.
 struct PeerGroup {
   struct Member {
     std::unique_ptr<Buffer> mailbox, control;
@@ -57,12 +57,12 @@ struct PeerGroup {
     Control* words = nullptr;
   };
 
-  PeerGroup(int world_, Rendezvous& meeting, std::chrono::milliseconds deadline_)
+  PeerGroup(int world_, Rendezvous& rendezvous_, std::chrono::milliseconds deadline_)
       : world(world_),
-        rendezvous(meeting),
+        rendezvous(rendezvous_),
         deadline(deadline_from_environment(deadline_)),
-        threads(static_cast<int>(from_environment("MUO_PEER_THREADS", peer::kMostThreads,
-                                                  peer::kMostRanks, peer::kMostThreads,
+        threads(static_cast<int>(from_environment("MUO_PEER_THREADS", peer::kMaxThreads,
+                                                  peer::kMaxRanks, peer::kMaxThreads,
                                                   "threads from 16 to 512"))),
         members(static_cast<std::size_t>(world_)) {
     for (auto& of_turn : posts)
@@ -79,11 +79,11 @@ struct PeerGroup {
   const int world;
   Rendezvous& rendezvous;
   const std::chrono::milliseconds deadline;
-  const int threads;  // of a CTA
+  const int threads;  // per CTA
   std::atomic<bool> aborted = false;
   std::vector<Member> members;  // by rank
-  // Two in turn: a rank writes its next post while slow ones read this one. It cannot be two ahead,
-  // as they have not come to the meeting in between.
+  // Double-buffered: a rank may write its next post while slow ones still read this one. It cannot
+  // be two ahead, as that needs the slow ranks' arrival at the next barrier.
   std::vector<Collective> posts[2];
   std::string mispaired[2];
 };
@@ -110,11 +110,10 @@ class PeerCommunicator final : public CheckedCommunicator {
         concat(name_of(static_cast<CollectiveKind>(control_.kind)), " with tag ", control_.tag);
     switch (reason) {
       case Reason::kDeadline:
-        MUO_FAIL(
-            "rank ", rank(), " waited ", group_.deadline.count(), " ms in ", where, " for rank ",
-            control_.peer,
-            ", which did not come; if it is only slow, set MUO_PEER_DEADLINE_MS higher; if ranks "
-            "share a GPU, try --graph-branches 1");
+        MUO_FAIL("rank ", rank(), " waited ", group_.deadline.count(), " ms in ", where,
+                 " for rank ", control_.peer,
+                 ", which did not arrive; if it is only slow, raise MUO_PEER_DEADLINE_MS; if ranks "
+                 "share a GPU, try --graph-branches 1");
       case Reason::kTwoAtOnce:
         MUO_FAIL("rank ", rank(), " runs two collectives at once, one of them ", where,
                  ": enqueue all on one stream, or order their streams by events");
@@ -170,8 +169,8 @@ class PeerCommunicators final : public CommunicatorGroup {
     for (const PeerGroup::Member& member : group_.members)
       gpus.push_back(member.gpu);
     connect_peers(rank, gpus);
-    if (group_.world > 1) cuda::keep_for_collectives(mine.gpu, peer::kMostCtas);
-    // Nobody starts a kernel while a peer still prepares its GPU.
+    if (group_.world > 1) cuda::reserve_for_collectives(mine.gpu, peer::kMaxCtas);
+    // Barrier: no rank starts a kernel while a peer still prepares its GPU.
     group_.rendezvous.arrive({}, "communicator");
     auto communicator = std::make_unique<PeerCommunicator>(group_, rank);
     communicator->check();
@@ -188,11 +187,11 @@ class PeerCommunicators final : public CommunicatorGroup {
 
 std::unique_ptr<CommunicatorGroup> make_peer_communicators(const CommunicatorMembers& members,
                                                            std::chrono::milliseconds deadline) {
-  MUO_CHECK(members.processes == nullptr, "--comm peer: ranks of several processes");
-  if (members.world > peer::kMostRanks)
-    throw InputError(concat("--comm peer: ", members.world, " ranks, at most ", peer::kMostRanks,
+  MUO_CHECK(members.processes == nullptr, "--comm peer does not support several processes");
+  if (members.world > peer::kMaxRanks)
+    throw InputError(concat("--comm peer: ", members.world, " ranks, but at most ", peer::kMaxRanks,
                             "; use --comm nccl"));
-  return std::make_unique<PeerCommunicators>(members.world, members.meeting, deadline);
+  return std::make_unique<PeerCommunicators>(members.world, members.rendezvous, deadline);
 }
 
 }  // namespace muo

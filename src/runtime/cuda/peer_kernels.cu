@@ -14,7 +14,7 @@ namespace {
 using cuda::kWidth;
 using cuda::Pack;
 
-// What is added, read and written. Moves has no sum.
+// Dtypes of a sum, its inputs and its output. Moves stands for collectives without a sum.
 template <class Sum_, class In_, class Out_>
 struct Types {
   using Sum = Sum_;
@@ -39,7 +39,7 @@ __device__ __forceinline__ Out narrow(Sum x) {
     return static_cast<Out>(x);
 }
 
-// N elements to an address that is a multiple of 16.
+// Stores N elements to a 16-byte aligned address.
 template <int N, class Out>
 __device__ __forceinline__ void store_all(Out* to, const Pack<N>& x) {
   if constexpr (N == kWidth<Out>) {
@@ -61,7 +61,7 @@ __device__ __forceinline__ std::uint64_t address(const void* p) {
   return reinterpret_cast<std::uint64_t>(p);
 }
 
-// Elements [begin, end) of the sum, one at a time.
+// Sums elements [begin, end), one at a time.
 template <class T>
 __device__ __forceinline__ void add_elements(const Work& work, std::int64_t begin,
                                              std::int64_t end) {
@@ -74,8 +74,8 @@ __device__ __forceinline__ void add_elements(const Work& work, std::int64_t begi
   }
 }
 
-// How many elements from `begin` on come before one at which all 16-byte accesses are aligned; -1
-// if there is none.
+// Number of elements from `begin` before the first one at which all 16-byte accesses are aligned;
+// -1 if there is none.
 template <class T>
 __device__ __forceinline__ std::int64_t elements_before_vectors(const Work& work,
                                                                 std::int64_t begin) {
@@ -127,8 +127,8 @@ __device__ __forceinline__ void add(const Work& work, Slice slice) {
   add_elements<T>(work, begin, slice.end);
 }
 
-// Both addresses are equal modulo sizeof(Unit). Several loads are under way at once, as a peer's
-// memory is far.
+// Both addresses are equal modulo sizeof(Unit). Each thread has several loads in flight, as a
+// peer's memory has a high latency.
 template <class Unit>
 __device__ __forceinline__ void copy_units(std::byte* to, const std::byte* from,
                                            std::int64_t bytes) {
@@ -163,18 +163,18 @@ __device__ __forceinline__ void copy_units(std::byte* to, const std::byte* from,
 
 __device__ __forceinline__ void copy_bytes(std::byte* to, const std::byte* from,
                                            std::int64_t bytes) {
-  const std::uint64_t apart = address(to) ^ address(from);
-  if (apart % 16 == 0)
+  const std::uint64_t difference = address(to) ^ address(from);
+  if (difference % 16 == 0)
     copy_units<uint4>(to, from, bytes);
-  else if (apart % 4 == 0)
+  else if (difference % 4 == 0)
     copy_units<std::uint32_t>(to, from, bytes);
-  else if (apart % 2 == 0)
+  else if (difference % 2 == 0)
     copy_units<std::uint16_t>(to, from, bytes);
   else
     copy_units<std::uint8_t>(to, from, bytes);
 }
 
-// This CTA, as the protocol sees it. Lane p of the first warp signals to peer p and waits for it.
+// The protocol's view of this CTA. Lane p of the first warp signals to peer p and waits for it.
 template <class T>
 class Cta {
  public:
@@ -237,7 +237,7 @@ class Cta {
     return p < work_.world && p != work_.rank;
   }
 
-  // Whether all threads say so. If not, the peers hear that this CTA is not coming any more.
+  // True if `good` is true in all threads. Otherwise signals to the peers that this CTA has left.
   __device__ __forceinline__ bool together(bool good) {
     if (__syncthreads_or(good ? 0 : 1) == 0) return true;
     signal(kLeft);
@@ -263,7 +263,7 @@ class Cta {
     }
   }
 
-  // The first to fail says why.
+  // Only the first failure sets the reason.
   __device__ __forceinline__ bool fail(Reason reason, int peer) {
     if (atomicCAS(&mine_.failed, 0U, 1U) != 0) return false;
     control_.kind = work_.kind;
@@ -278,11 +278,11 @@ class Cta {
   Control& control_;
 };
 
-// A CTA takes a slice of every vector, a thread 16 bytes at a time: for a sum of R ranks R loads
-// and one store, for a copy a load and a store. Bound by the link, or by latency in small
-// collectives: three messages one way for all_reduce, two for the others.
+// A CTA processes a slice of every vector, each thread 16 bytes at a time: for a sum over R ranks R
+// loads and one store, for a copy a load and a store. Bound by the link's bandwidth, or by latency
+// in small collectives: three one-way messages for all_reduce, two for the others.
 template <class T>
-__global__ void __launch_bounds__(kMostThreads, 2)
+__global__ void __launch_bounds__(kMaxThreads, 2)
     peer_collective(const __grid_constant__ Work work) {
   Cta<T> cta(work);
   take_part(cta);
@@ -306,7 +306,7 @@ Kernel kernel_of(DType in, DType out) {
 }  // namespace
 
 void launch_collective(NativeStream stream, const Work& work) {
-  // Whether there is a sum is the same on all ranks, though a rank's share may be empty.
+  // sum_out is null on all ranks or on none, even if a rank's share is empty.
   const Kernel kernel =
       work.sum_out == nullptr ? peer_collective<Moves> : kernel_of(work.dtype, work.out_dtype);
   cuda::launch_resident(kernel, static_cast<unsigned>(work.ctas),

@@ -7,10 +7,10 @@
 
 namespace muo::peer {
 
-// Eager or captured. Throws Error if the dtypes have no sum.
+// Eager or captured. Throws Error if sums of the dtypes are not supported.
 void launch_collective(NativeStream stream, const Work& work);
 
-// The addresses of all kernels, for loading them early and for asking what they need.
+// Addresses of all kernels, to load them early and to query their resources.
 std::vector<const void*> kernels();
 
 }  // namespace muo::peer

@@ -37,15 +37,16 @@ std::string describe(int index) {
                 properties.major, ".", properties.minor);
 }
 
-// GPUs of one machine are of one kind, or the user's CUDA_VISIBLE_DEVICES makes them so.
+// Assumes that the GPUs of one machine are of one kind, or that CUDA_VISIBLE_DEVICES selects such.
 std::string missing_kernels(int count) {
   for (int i = 0; i < count; ++i) {
     MUO_CUDA_CHECK(cudaSetDevice(i));
     if (!cuda::has_kernels_for_current_device())
-      return concat("GPU ", i, " (", describe(i),
-                    ") needs code that this build lacks: `scripts/train.sh` compiles for the GPUs "
-                    "that are here, -DMUO_CUDA_ARCHITECTURES=<capability without the dot>-real "
-                    "for others");
+      return concat(
+          "GPU ", i, " (", describe(i),
+          ") has an architecture that this build does not include: `scripts/train.sh` builds for "
+          "this machine's GPUs, -DMUO_CUDA_ARCHITECTURES=<capability without the dot>-real "
+          "for others");
   }
   return {};
 }
@@ -72,11 +73,11 @@ std::string missing() {
     case cudaErrorNoDevice:
       return "the NVIDIA driver shows no GPU (is CUDA_VISIBLE_DEVICES empty?)";
     case cudaErrorSystemNotReady:  // GPUs with NVSwitch
-      return "CUDA does not start before NVIDIA's fabric manager: `systemctl start "
+      return "CUDA needs NVIDIA's fabric manager, which is not running: `systemctl start "
              "nvidia-fabricmanager`";
     default:
-      return concat("CUDA does not start: ", cudaGetErrorName(status), " (",
-                    cudaGetErrorString(status), "): `dmesg | grep -i nvrm` may tell why");
+      return concat("cannot initialise CUDA: ", cudaGetErrorName(status), " (",
+                    cudaGetErrorString(status), "): see `dmesg | grep -i nvrm`");
   }
 }
 

@@ -2,7 +2,7 @@
 
 namespace muo::cuda {
 
-// Whether this build has machine code for the current GPU.
+// True if this build has machine code for the current GPU.
 bool has_kernels_for_current_device();
 
 }  // namespace muo::cuda

@@ -1,9 +1,9 @@
 #pragma once
 
-// Instructions that CUDA C++ has no name for: asynchronous copies into shared memory, loads of
+// Instructions that CUDA C++ does not expose: asynchronous copies into shared memory, loads of
 // matrix fragments and tensor-core products (sm_80 and later), the hardware's 2^x and 1 / x, and
-// the words that ranks share. Elsewhere in the kernels there is no assembly. The SIMT tier has a
-// twin of each.
+// accesses to the words that ranks share. No other kernel header but warpgroup.h contains assembly.
+// The SIMT tier has an equivalent of each.
 
 #include "runtime/cuda/launch.h"
 
@@ -15,14 +15,15 @@
 
 namespace muo::cuda {
 
-// An address in shared memory; an offset in bytes may be added.
+// Address in shared memory, to which an offset in bytes may be added.
 using SharedAddress = std::uint32_t;
 
 __device__ __forceinline__ SharedAddress shared_address(const void* p) {
   return static_cast<SharedAddress>(__cvta_generic_to_shared(p));
 }
 
-// Copies 16 bytes, both ends aligned to 16, through L2 only; or writes 16 zeros and does not read.
+// Copies 16 bytes, both addresses aligned to 16, through L2 only; if `read` is false, writes 16
+// zero bytes instead and does not read.
 __device__ __forceinline__ void copy_async_16(SharedAddress to, const void* from, bool read) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(read ? 16 : 0)
@@ -36,20 +37,21 @@ __device__ __forceinline__ void copy_async_4(SharedAddress to, const void* from,
                : "memory");
 }
 
-// This thread's copies since the last call are one group.
+// Commits this thread's copies since the last call as one group.
 __device__ __forceinline__ void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Until all but the latest kGroups groups of this thread have arrived. Other threads see them after
-// a barrier.
+// Waits until all but the latest kGroups groups of this thread have arrived. Other threads see them
+// after a barrier.
 template <int kGroups>
 __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 }
 
-// Four 8x8 matrices of 16-bit elements. Lane l gives the address of a row, 16 bytes: row l % 8 of
-// matrix l / 8. Of matrix i it gets in r[i] the elements 2 (l % 4) and the next of row l / 4.
+// Loads four 8x8 matrices of 16-bit elements. Lane l passes the address of a row of 16 bytes: row l
+// % 8 of matrix l / 8. It receives in r[i] the elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of
+// matrix i.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], SharedAddress row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -57,7 +59,7 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], SharedAddre
                : "memory");
 }
 
-// The same of the transposed matrices: rows 2 (l % 4) and the next, at column l / 4.
+// The same for the transposed matrices: r[i] has rows 2 (l % 4) and 2 (l % 4) + 1 at column l / 4.
 __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4], SharedAddress row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -65,8 +67,8 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4], 
                : "memory");
 }
 
-// d(16, 8) += a(16, 16) b(16, 8) of bf16, sums in fp32. With g = lane / 4 and p = 2 (lane % 4), a
-// lane holds in each word two neighbours, the first in the lower half:
+// d(16, 8) += a(16, 16) b(16, 8) in bf16, summed in fp32. With g = lane / 4 and p = 2 (lane % 4),
+// each word of a lane contains two neighbours, the first in the lower half:
 //   a[0] (g, p)   a[1] (g + 8, p)   a[2] (g, p + 8)   a[3] (g + 8, p + 8)   along a row
 //   b[0] (p, g)   b[1] (p + 8, g)                                           along a column
 //   d[0], d[1] (g, p), (g, p + 1)   d[2], d[3] (g + 8, p), (g + 8, p + 1)
@@ -78,8 +80,9 @@ __device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// No instruction: what is computed from x is computed anew at every passage. In a loop that has no
-// register to spare, addresses must not wait in registers from one passage to the next.
+// Emits no instruction, but forces values derived from x to be recomputed in each iteration. For
+// loops without spare registers, in which addresses must not be kept from one iteration to the
+// next.
 __device__ __forceinline__ void compute_here(int& x) { asm volatile("" : "+r"(x)); }
 
 // 2^x within 2 ulp; results below 2^-126 are zero.
@@ -96,9 +99,9 @@ __device__ __forceinline__ float reciprocal_approximate(float x) {
   return y;
 }
 
-// Words that ranks share, 32 or 64 bits, at system scope: a peer GPU and the host see them. What a
-// thread did, or saw done, before its store is seen by whoever loads the stored value, after the
-// load.
+// Accesses to words that ranks share, 32 or 64 bits, at system scope: visible to peer GPUs and the
+// host. What a thread wrote or observed before its store is visible, after the load, to any thread
+// that loads the stored value.
 __device__ __forceinline__ std::uint32_t load_acquire_system(const std::uint32_t* p) {
   std::uint32_t x;
   asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
@@ -116,7 +119,7 @@ __device__ __forceinline__ void store_release_system(std::uint64_t* p, std::uint
   asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(x) : "memory");
 }
 
-// A clock that all GPUs of a machine have, in steps of about a microsecond.
+// A clock common to all GPUs of a machine, with a resolution of about a microsecond.
 __device__ __forceinline__ std::uint64_t global_timer_ns() {
   std::uint64_t x;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(x)::"memory");

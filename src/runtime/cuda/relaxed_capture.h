@@ -11,9 +11,9 @@ inline bool is_capturing(cudaStream_t stream) {
   return capture != cudaStreamCaptureStatusNone;
 }
 
-// While it lives, this thread may make calls that a capture in progress would refuse: allocate,
-// load kernels, wait for streams that are not captured. Work on captured streams is recorded as
-// ever.
+// While this object exists, its thread may make calls that a capture in progress would forbid:
+// allocate, load kernels, wait for streams that are not captured. Work on captured streams is still
+// recorded.
 class RelaxedCapture {
  public:
   RelaxedCapture() { MUO_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode_)); }

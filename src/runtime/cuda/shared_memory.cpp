@@ -9,10 +9,10 @@
 namespace muo::cuda {
 namespace {
 
-// Of a kernel on a device.
+// Shared memory of a kernel on a device.
 struct SharedBytes {
-  std::size_t in_kernel = 0;  // static ones
-  std::size_t limit = 0;      // of a block with opt-in
+  std::size_t in_kernel = 0;  // static bytes
+  std::size_t limit = 0;      // per block, with opt-in
   bool opted_in = false;
 };
 
@@ -26,7 +26,7 @@ const char* name_of(const void* kernel) {
   return cudaFuncGetName(&text, kernel) == cudaSuccess ? text : "?";
 }
 
-// body(bytes), under the lock, with what is known of the kernel on the current device.
+// Calls body(bytes) with the kernel's entry for the current device, under the lock.
 template <class Body>
 std::size_t with_bytes_of(const void* kernel, const Body& body) {
   static Known known;
@@ -46,7 +46,7 @@ std::size_t with_bytes_of(const void* kernel, const Body& body) {
 
 }  // namespace
 
-std::size_t most_shared_bytes_of(const void* kernel) {
+std::size_t max_shared_bytes_of(const void* kernel) {
   return with_bytes_of(kernel, [](const SharedBytes& of) { return of.limit - of.in_kernel; });
 }
 
@@ -54,7 +54,7 @@ void allow_shared_bytes(const void* kernel, std::size_t dynamic_bytes) {
   with_bytes_of(kernel, [&](SharedBytes& of) {
     MUO_CHECK(dynamic_bytes + of.in_kernel <= of.limit, "kernel ", name_of(kernel), " needs ",
               dynamic_bytes, " + ", of.in_kernel,
-              " bytes of shared memory, a block of this GPU has ", of.limit);
+              " bytes of shared memory, but a block of this GPU has at most ", of.limit);
     const std::size_t opt_in = shared_opt_in(dynamic_bytes, of.in_kernel, of.limit);
     if (opt_in > 0 && !of.opted_in) {
       MUO_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

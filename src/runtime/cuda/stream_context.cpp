@@ -10,11 +10,12 @@
 namespace muo::cuda {
 namespace {
 
-// Threads of several devices look theirs up at once; each context is used by its stream's only.
+// Threads of several devices look up their contexts concurrently; a context is used by its stream's
+// thread only.
 struct Registry {
   std::mutex mutex;
-  std::map<NativeStream, StreamContext> contexts;  // references stay valid as others come and go
-  std::map<int, int> kept;                         // for collectives, by device
+  std::map<NativeStream, StreamContext> contexts;  // a map, so that references stay valid
+  std::map<int, int> reserved;                     // for collectives, by device
 };
 Registry& registry() {
   static Registry registry;
@@ -27,22 +28,22 @@ StreamContext& context_of(NativeStream stream) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   const auto found = all.contexts.find(stream);
-  MUO_CHECK(found != all.contexts.end(), "a stream without context: ", stream);
+  MUO_CHECK(found != all.contexts.end(), "no context for stream ", stream);
   return found->second;
 }
 
-void keep_for_collectives(int device, int multiprocessors) {
+void reserve_for_collectives(int device, int multiprocessors) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  int& kept = all.kept[device];
-  kept = std::max(kept, multiprocessors);
+  int& reserved = all.reserved[device];
+  reserved = std::max(reserved, multiprocessors);
 }
 
-int kept_for_collectives(int device) {
+int reserved_for_collectives(int device) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  const auto found = all.kept.find(device);
-  return found == all.kept.end() ? 0 : found->second;
+  const auto found = all.reserved.find(device);
+  return found == all.reserved.end() ? 0 : found->second;
 }
 
 void add_stream_context(NativeStream stream, StreamContext context) {

@@ -19,7 +19,7 @@ namespace muo::cuda {
 template <class T>
 inline constexpr int kWidth = 16 / static_cast<int>(sizeof(T));
 
-// N neighbouring elements, widened.
+// N neighbouring elements, converted to fp32.
 template <int N>
 struct Pack {
   float v[N];
@@ -30,7 +30,7 @@ __device__ __forceinline__ float to_float(BF16 x) {
   return __uint_as_float(std::uint32_t{x.bits} << 16);
 }
 
-// To nearest, ties to even: `low` in the lower half, as it lies in memory.
+// Rounds both to nearest, ties to even; `low` is in the lower half, first in memory.
 __device__ __forceinline__ std::uint32_t round_pair(float low, float high) {
 #ifdef MUO_SIMT
   return to_bf16(low).bits | std::uint32_t{to_bf16(high).bits} << 16;
@@ -48,7 +48,7 @@ __device__ __forceinline__ T from_float(float x) {
     return x;
 }
 
-// N is 1, or of an access of 16 bytes, or of 8, at an address that is a multiple of that.
+// N is 1, or fills an access of 16 or 8 bytes at an equally aligned address.
 template <int N, class T>
 __device__ __forceinline__ Pack<N> load(const T* p) {
   Pack<N> out;
@@ -93,7 +93,7 @@ __device__ __forceinline__ void store(T* p, const Pack<N>& x) {
   }
 }
 
-// What a store of T and a load make of x.
+// x as it is after a store to T and a load.
 template <class T, int N>
 __device__ __forceinline__ Pack<N> rounded(const Pack<N>& x) {
   Pack<N> out;
@@ -112,7 +112,7 @@ __device__ __forceinline__ float dot(const Pack<N>& a, const Pack<N>& b, float s
   return sum;
 }
 
-// y + a x, in one rounding, and a x, element by element.
+// y + a x, with one rounding, and a x, element by element.
 template <int N>
 __device__ __forceinline__ Pack<N> add_scaled(float a, const Pack<N>& x, Pack<N> y) {
 #pragma unroll
@@ -128,8 +128,8 @@ __device__ __forceinline__ Pack<N> scaled(float a, Pack<N> x) {
   return x;
 }
 
-// Whether rows of `length` elements of T at these addresses can be read 16 bytes at a time. An
-// absent tensor (null) does not matter.
+// True if rows of `length` elements of T at these addresses can be read 16 bytes at a time. An
+// absent tensor (null) is ignored.
 template <class T>
 bool vectors_fit(std::int64_t length, std::initializer_list<const void*> addresses) {
   bool fit = length % kWidth<T> == 0;
@@ -138,15 +138,15 @@ bool vectors_fit(std::int64_t length, std::initializer_list<const void*> address
   return fit;
 }
 
-// The same of N elements as load_wide() reads them, which are accesses of less than 16 bytes where
-// they have less.
+// The same for N elements as load_wide() reads them: with accesses of less than 16 bytes if N
+// elements are smaller.
 template <int N, class T>
 bool vector_fits(const T* p) {
   constexpr std::size_t kBytes = std::min<std::size_t>(16, N * sizeof(T));
   return reinterpret_cast<std::uintptr_t>(p) % kBytes == 0;
 }
 
-// body.operator()<N>() with the number of elements that one access takes.
+// Calls body.operator()<N>() with the number of elements per access.
 template <class T, class Body>
 void with_width(bool vectors, const Body& body) {
   if (vectors)

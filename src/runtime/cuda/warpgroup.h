@@ -1,9 +1,9 @@
 #pragma once
 
-// What compute capability 9.0 alone has: products of warpgroups, which read shared memory without
-// passing through registers, and copies of tiles by one instruction, which complete on barriers.
-// PTX ISA 8.0, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate", "mbarrier",
-// "cp.async.bulk.tensor". Elsewhere all of it traps. The SIMT tier has a twin of each.
+// Features of compute capability 9.0 only: products of warpgroups, which read operands from shared
+// memory directly, and bulk copies of tiles, which complete on barriers. See PTX ISA 8.0,
+// "Asynchronous Warpgroup Level Matrix Multiply-Accumulate", "mbarrier", "cp.async.bulk.tensor". On
+// other devices all of it traps. The SIMT tier has an equivalent of each.
 
 #include "runtime/cuda/ptx.h"
 #include "runtime/tensor.h"
@@ -27,24 +27,25 @@ namespace muo::cuda {
 
 // ---- Barriers -----------------------------------------------------------------------------------
 
-// In shared memory, 8 bytes each. A phase ends when `arrivals` threads have arrived and all bytes
-// that were announced are there; then the next one begins. The first is 0.
+// Barriers are in shared memory, 8 bytes each. A phase ends when `arrivals` threads have arrived
+// and all announced bytes have been copied; then the next phase begins. The first phase is 0.
 __device__ __forceinline__ void init_barrier(SharedAddress barrier, int arrivals) {
   MUO_WARPGROUP("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-// Behind the initialisation, by the thread that did it; the others come behind a __syncthreads().
+// Makes initialised barriers visible: called by the initialising thread, before the __syncthreads()
+// that lets other threads use them.
 __device__ __forceinline__ void show_barriers() {
   MUO_WARPGROUP("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
 }
 __device__ __forceinline__ void arrive(SharedAddress barrier) {
   MUO_WARPGROUP("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// Announces bytes of copies, and arrives.
+// Announces `bytes` of copies, and arrives.
 __device__ __forceinline__ void arrive_expecting(SharedAddress barrier, int bytes) {
   MUO_WARPGROUP("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                 : "memory");
 }
-// Until a phase of this parity has ended: the one that goes on or the one before it.
+// Waits until the phase of this parity has ended; it must be the current phase or the one before.
 __device__ __forceinline__ void wait_for_phase(SharedAddress barrier, int parity) {
   MUO_WARPGROUP(
       "{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; "
@@ -55,8 +56,8 @@ __device__ __forceinline__ void wait_for_phase(SharedAddress barrier, int parity
 
 // ---- Copies -------------------------------------------------------------------------------------
 
-// A tensor (b, t, heads, h) of bf16, h a multiple of 8, at a multiple of 16; for kernels a
-// parameter that is const __grid_constant__.
+// Descriptor of a bf16 tensor (b, t, heads, h), h a multiple of 8, aligned to 16 bytes; a const
+// __grid_constant__ parameter of kernels.
 struct TileMap {
   CUtensorMap map;
 };
@@ -83,8 +84,8 @@ inline TileMap tile_map(const Tensor& x) {
   return out;
 }
 
-// 64 rows from `t` on and 64 columns from `column` on of a head, 8192 bytes, as a SharedMatrix has
-// them; what lies outside of the tensor becomes zeros. One thread calls these.
+// Copies 64 rows from `t` and 64 columns from `column` of a head, 8192 bytes, in the layout of
+// SharedMatrix; elements outside of the tensor become zeros. Copies are issued by one thread.
 __device__ __forceinline__ void copy_tile(SharedAddress to, const TileMap& from, int row, int t,
                                           int head, int column, SharedAddress barrier) {
   MUO_WARPGROUP(
@@ -93,7 +94,7 @@ __device__ __forceinline__ void copy_tile(SharedAddress to, const TileMap& from,
       "l"(&from), "r"(barrier), "r"(column), "r"(head), "r"(t), "r"(row)
       : "memory");
 }
-// Bytes and both addresses are multiples of 16.
+// `bytes` and both addresses are multiples of 16.
 __device__ __forceinline__ void copy_bytes(SharedAddress to, const void* from, int bytes,
                                            SharedAddress barrier) {
   MUO_WARPGROUP(
@@ -105,17 +106,18 @@ __device__ __forceinline__ void copy_bytes(SharedAddress to, const void* from, i
 
 // ---- Products -----------------------------------------------------------------------------------
 
-// A warpgroup is four warps, the first of which is a multiple of four; all of its threads call
-// these together, and warp w has rows [16 w, 16 w + 16) of 64. Products run on behind their call:
-// their sums may be touched again, and what they read written again, behind a wait for their group.
+// A warpgroup is four warps, the first of which has an index that is a multiple of four; all of its
+// threads call these functions together, and warp w has rows [16 w, 16 w + 16) of 64. Products are
+// asynchronous: their sums may be accessed, and their operands overwritten, only after a wait for
+// their group.
 
-// A right or left operand in shared memory: rows of 128 bytes, chunk c of 16 bytes of row r at
-// c ^ r % 8, in 8 rows of which the first is at a multiple of 1024. A descriptor of the hardware in
-// two words, of which only the first has the address.
+// A right or left operand in shared memory: rows of 128 bytes, in which chunk c of 16 bytes of row
+// r is stored at c ^ r % 8, in groups of 8 rows that start at multiples of 1024. The hardware's
+// descriptor in two words; only the first contains the address.
 struct SharedMatrix {
   std::uint32_t low, high;
 
-  // The same so many bytes further, a multiple of 16.
+  // The operand `bytes` further, a multiple of 16.
   __device__ __forceinline__ SharedMatrix operator+(int bytes) const {
     return {low + static_cast<std::uint32_t>(bytes / 16), high};
   }
@@ -123,11 +125,11 @@ struct SharedMatrix {
     return std::uint64_t{high} << 32 | low;
   }
 };
-// 16 columns of rows from `at` on. Sums run along the rows.
+// 16 columns of the rows from `at`. Products sum along the rows.
 __device__ __forceinline__ SharedMatrix along_rows(SharedAddress at) {
   return {at >> 4 | 1U << 16, 1024 >> 4 | 1U << 30};
 }
-// 16 rows from `at` on, whose columns from 64 i on are i * panel_bytes further. Sums run along the
+// 16 rows from `at`, whose columns from 64 i are i * panel_bytes further. Products sum along the
 // columns.
 __device__ __forceinline__ SharedMatrix along_columns(SharedAddress at, int panel_bytes) {
   return {at >> 4 | static_cast<std::uint32_t>(panel_bytes >> 4) << 16, 1024 >> 4 | 1U << 30};
@@ -136,31 +138,31 @@ __device__ __forceinline__ SharedMatrix along_columns(SharedAddress at, int pane
 #  define MUO_FLOATS(x) "+f"(x[0]), "+f"(x[1]), "+f"(x[2]), "+f"(x[3])
 #  define MUO_NEW_FLOATS(x) "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
 
-// No instruction: the registers hold the sums here.
+// Emits no instruction; makes the compiler keep the sums in these registers at this point.
 template <int N>
 __device__ __forceinline__ void settle(float (&sums)[N][4]) {
 #  pragma unroll
   for (int n = 0; n < N; ++n)
     asm volatile("" : MUO_FLOATS(sums[n])::"memory");
 }
-// Before the first products to these sums, which may have been touched.
+// Required before the first products that add to these sums, as they may have been accessed.
 template <int... N>
 __device__ __forceinline__ void begin_products(float (&... sums)[N][4]) {
   (settle(sums), ...);
   MUO_WARPGROUP("wgmma.fence.sync.aligned;" ::: "memory");
 }
-// The products since the last call are one group.
+// Makes the products since the last call one group.
 __device__ __forceinline__ void commit_products() {
   MUO_WARPGROUP("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until all but the latest kGroups groups are done; `sums` are of those that are.
+// Waits until all but the latest kGroups groups are done; `sums` belong to those that are done.
 template <int kGroups, int... N>
 __device__ __forceinline__ void wait_for_products(float (&... sums)[N][4]) {
   MUO_WARPGROUP("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
   (settle(sums), ...);
 }
 
-// The predicate says whether d is added to.
+// The predicate selects d += a b^T or d = a b^T.
 #  define MUO_MULTIPLY_ROWS(predicate, floats)                                                \
     MUO_WARPGROUP(                                                                            \
         "{ .reg .pred p; " predicate                                                          \
@@ -173,18 +175,19 @@ __device__ __forceinline__ void wait_for_products(float (&... sums)[N][4]) {
           floats(d[6]), floats(d[7])                                                          \
         : "l"(a.descriptor()), "l"(b.descriptor()))
 
-// d(64, 64) += a(64, 16) b(64, 16)^T, both along rows; d[n] of a warp as multiply_add's, of columns
-// 8 n.
+// d(64, 64) += a(64, 16) b(64, 16)^T, both along rows; d[n] of a warp is laid out as in
+// multiply_add, for columns from 8 n.
 __device__ __forceinline__ void multiply_add_rows(float (&d)[8][4], SharedMatrix a,
                                                   SharedMatrix b) {
   MUO_MULTIPLY_ROWS("setp.eq.u32", MUO_FLOATS);
 }
-// The same, but d = a b^T.
+// d = a b^T, otherwise as above.
 __device__ __forceinline__ void multiply_rows(float (&d)[8][4], SharedMatrix a, SharedMatrix b) {
   MUO_MULTIPLY_ROWS("setp.ne.u32", MUO_NEW_FLOATS);
 }
 
-// d(64, 8 N) += a(64, 16) b(16, 8 N), b along columns; a as multiply_add's, of each warp.
+// d(64, 8 N) += a(64, 16) b(16, 8 N), b along columns; each warp's a is laid out as in
+// multiply_add.
 __device__ __forceinline__ void multiply_add_columns(float (&d)[8][4], const std::uint32_t (&a)[4],
                                                      SharedMatrix b) {
   MUO_WARPGROUP(

@@ -20,7 +20,7 @@ class HostCommunicator final : public CheckedCommunicator {
         inputs_(group.posts.size()) {}
 
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
-  void check() const override {}  // a collective that was broken has thrown
+  void check() const override {}  // an aborted collective has thrown
 
  private:
   void enqueue(Stream& stream, const Collective& collective) override {
@@ -43,18 +43,19 @@ class HostCommunicator final : public CheckedCommunicator {
 
   void run(const Collective& mine) {
     group_.posts[static_cast<std::size_t>(rank())] = mine;
-    meet([this] { enter(); });
+    barrier([this] { enter(); });
     if (!group_.mispaired.empty()) throw Error(group_.mispaired);
     if (group_.faults.before_reading) group_.faults.before_reading(rank());
     move(mine);
-    if (!group_.faults.skip_exit_barrier) meet();  // nobody leaves while a peer reads its buffers
+    if (!group_.faults.skip_exit_barrier)
+      barrier();  // no rank leaves while a peer reads its buffers
   }
 
-  void meet(const std::function<void()>& leader = {}) {
+  void barrier(const std::function<void()>& leader = {}) {
     if (world() > 1) group_.rendezvous.arrive(leader, kSite);
   }
 
-  // By one rank for all: a rank that throws takes its post's counts with it.
+  // Called by the last rank to arrive, for all: a rank that throws invalidates its post's counts.
   void enter() {
     if (!group_.remote) {
       group_.mispaired = mispairing(group_.posts);
@@ -74,13 +75,13 @@ class HostCommunicator final : public CheckedCommunicator {
   [[nodiscard]] const std::byte* output(int rank, std::int64_t element) const {
     return element_of(peer(rank).out, rank, element);
   }
-  // Of a remote rank there are only the elements that are needed here.
+  // The tensors of a remote rank's post contain only the elements that are needed here.
   [[nodiscard]] const std::byte* element_of(const Tensor& tensor, int rank,
                                             std::int64_t element) const {
     return tensor.data +
            (element - group_.first[static_cast<std::size_t>(rank)]) * size_of(tensor.dtype);
   }
-  // Of work that the ranks of this process do together.
+  // This rank's share of work that is divided among the ranks of this process.
   [[nodiscard]] Share local_share(std::int64_t count) const {
     return share_of(rank() - group_.local.first, group_.local.count, count);
   }
@@ -95,7 +96,7 @@ class HostCommunicator final : public CheckedCommunicator {
       case CollectiveKind::kAllReduce:
         return sum_everywhere(mine);
       case CollectiveKind::kReduce: {
-        // By all ranks of the root's process, straight into its buffer.
+        // All ranks of the root's process sum, directly into the root's buffer.
         if (!group_.local.contains(mine.root)) return;
         const Collective& root = peer(mine.root);
         const auto [begin, count] = local_share(mine.count);
@@ -132,15 +133,15 @@ class HostCommunicator final : public CheckedCommunicator {
     }
   }
 
-  // Each rank sums its share into its own output, then all copy the others' shares. In place this
-  // is safe: a rank's share of anybody's input is read by that rank alone.
+  // Each rank sums its share into its own output, then all copy the others' shares. This is safe in
+  // place: a rank's share of any rank's input is read by that rank alone.
   void sum_everywhere(const Collective& mine) {
     const auto [begin, count] = share_of(rank(), world(), mine.count);
     add(mine, mine.out.data + begin * size_of(mine.dtype), begin, count);
     if (group_.remote)
-      meet([this] { exchange_sums(); });
+      barrier([this] { exchange_sums(); });
     else
-      meet();
+      barrier();
     for (int p = 0; p < world(); ++p) {
       const auto [first, n] = share_of(p, world(), mine.count);
       copy(mine.out, first, output(p, first), n);
@@ -189,19 +190,19 @@ HostWorld one_process(int ranks) { return {.processes = {{.first = 0, .count = r
 
 }  // namespace
 
-HostCommunicatorGroup::HostCommunicatorGroup(const HostWorld& world, Rendezvous& meeting,
+HostCommunicatorGroup::HostCommunicatorGroup(const HostWorld& world, Rendezvous& rendezvous_,
                                              CommunicatorFaults faults_)
     : local(world.local()),
-      rendezvous(meeting),
+      rendezvous(rendezvous_),
       faults(std::move(faults_)),
       posts(static_cast<std::size_t>(world.ranks())),
       first(posts.size()) {
   if (world.processes.size() > 1) remote.emplace(world);
 }
 
-HostCommunicatorGroup::HostCommunicatorGroup(int world, Rendezvous& meeting,
+HostCommunicatorGroup::HostCommunicatorGroup(int world, Rendezvous& rendezvous_,
                                              CommunicatorFaults faults_)
-    : HostCommunicatorGroup(one_process(world), meeting, std::move(faults_)) {}
+    : HostCommunicatorGroup(one_process(world), rendezvous_, std::move(faults_)) {}
 
 std::unique_ptr<Communicator> make_host_communicator(HostCommunicatorGroup& group, int rank) {
   return std::make_unique<HostCommunicator>(group, rank);

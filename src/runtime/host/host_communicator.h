@@ -19,34 +19,35 @@ struct CommunicatorFaults {
   std::function<void(int rank)> before_reading = {};
 };
 
-// Where the ranks of one communicator meet: local peers read each other's buffers in place, between
-// an entry and an exit barrier. What they need of ranks of other processes, the last to arrive
-// brings for all.
+// Shared state of the local ranks of one communicator: they read each other's buffers in place,
+// between an entry and an exit barrier. Data of ranks in other processes is received by the last
+// rank to arrive, for all.
 struct HostCommunicatorGroup {
-  // `meeting` is of the local ranks.
-  HostCommunicatorGroup(const HostWorld& world, Rendezvous& meeting,
+  // `rendezvous`: of the local ranks.
+  HostCommunicatorGroup(const HostWorld& world, Rendezvous& rendezvous_,
                         CommunicatorFaults faults_ = {});
-  // Of one process.
-  HostCommunicatorGroup(int world, Rendezvous& meeting, CommunicatorFaults faults_ = {});
+  // For a single process.
+  HostCommunicatorGroup(int world, Rendezvous& rendezvous_, CommunicatorFaults faults_ = {});
 
   const RankRange local;
   Rendezvous& rendezvous;
   const CommunicatorFaults faults;
   std::optional<RemoteRanks> remote;
-  // By rank; a rank's own entry changes only outside barriers, a remote one's by their leaders.
+  // By rank. A rank changes its own entry only outside of barriers; remote entries are written by
+  // barriers' leaders.
   std::vector<Collective> posts;
-  std::vector<std::int64_t> first;  // by rank: the element that the post's tensors begin with
-  std::string mispaired;            // why the posts do not match; written by a barrier's leader
+  std::vector<std::int64_t> first;  // by rank: index of the first element in the post's tensors
+  std::string mispaired;  // message if the posts do not match; written by a barrier's leader
 };
 
-// `group` outlives the communicator and every graph that holds its collectives, which keep the
-// communicator's address.
+// `group` must outlive the communicator and every graph that contains its collectives. Those graphs
+// keep the communicator's address, so it must outlive them.
 std::unique_ptr<Communicator> make_host_communicator(HostCommunicatorGroup& group, int rank);
 
-// `rendezvous` is of the local ranks; it and the exchange outlive the group.
+// `rendezvous`: of the local ranks; it and the exchange must outlive the group.
 std::unique_ptr<CommunicatorGroup> make_host_communicators(const HostWorld& world,
                                                            Rendezvous& rendezvous);
-// Of one process.
+// For a single process.
 std::unique_ptr<CommunicatorGroup> make_host_communicators(int world, Rendezvous& rendezvous);
 
 }  // namespace muo

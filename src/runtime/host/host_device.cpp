@@ -11,8 +11,8 @@
 namespace muo {
 namespace {
 
-// Anonymous pages: zero-filled, touched first by the thread that uses them, and an impossible size
-// is an error code on every build (a sanitizer's malloc would end the program).
+// Anonymous pages: zero-filled, first touched by the thread that uses them, and an impossible size
+// is an error code in every build (a sanitizer's malloc would abort).
 class HostBuffer final : public Buffer {
  public:
   HostBuffer(std::int64_t bytes, std::string_view what)
@@ -21,10 +21,10 @@ class HostBuffer final : public Buffer {
         mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     MUO_CHECK(pages != MAP_FAILED, "no memory for ", what, ": ", bytes, " bytes");
     data_ = static_cast<std::byte*>(pages);
-    // Advice only: without large pages the same run is a little slower.
+    // A hint only: without huge pages a run is a little slower.
     static_cast<void>(madvise(pages, mapped_, MADV_HUGEPAGE));
   }
-  ~HostBuffer() override { munmap(data_, mapped_); }  // fails only for a bad range: ours is not
+  ~HostBuffer() override { munmap(data_, mapped_); }  // cannot fail for a valid range
   HostBuffer(const HostBuffer&) = delete;
   HostBuffer& operator=(const HostBuffer&) = delete;
 
@@ -61,8 +61,8 @@ HostDevice::HostDevice(int rank, const HostDeviceOptions& options)
 
 void HostDevice::count_allocation(std::int64_t bytes, std::string_view what) {
   MUO_CHECK(bytes >= 0, what, ": ", bytes, " bytes");
-  MUO_CHECK(!state_->sealed, what, ": ", bytes, " bytes asked for after start-up");
-  MUO_CHECK(!state_->capturing, what, ": ", bytes, " bytes asked for during a capture");
+  MUO_CHECK(!state_->sealed, what, ": ", bytes, " bytes requested after start-up");
+  MUO_CHECK(!state_->capturing, what, ": ", bytes, " bytes requested during a capture");
   ++state_->allocations;
 }
 

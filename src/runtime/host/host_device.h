@@ -12,13 +12,13 @@ namespace muo {
 
 struct HostDeviceOptions {
   std::optional<std::uint64_t> random_order_seed = {};  // see GroupOptions
-  // Work can be captured and nothing can run; device memory has addresses and no bytes. Pinned
-  // memory is real.
+  // Work can be captured but not run; device memory has addresses but no bytes. Pinned memory is
+  // real.
   bool trace_only = false;
-  bool check_races = true;  // off only in tests that plant a race
+  bool check_races = true;  // false only in tests that plant a race
 };
 
-// What a device and its streams share.
+// State shared by a device and its streams.
 struct HostDeviceState {
   HostDeviceState(int rank_, const HostDeviceOptions& options_);
 
@@ -31,7 +31,7 @@ struct HostDeviceState {
   std::uintptr_t next_fake_address;
 };
 
-// A virtual device: the thread that drives it is its processor. Streams may outlive it.
+// A virtual device, whose processor is the thread that drives it. Streams may outlive it.
 class HostDevice final : public Device {
  public:
   explicit HostDevice(int rank, const HostDeviceOptions& options = {});

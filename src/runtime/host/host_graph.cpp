@@ -12,7 +12,7 @@
 namespace muo {
 namespace {
 
-// Adds up what the nodes of a replay take, one after the other and nothing between them.
+// Accumulates the times of a replay's nodes, which run back to back.
 class NodeTimer {
  public:
   explicit NodeTimer(std::span<NodeTime> times) : times_(times) {
@@ -37,7 +37,7 @@ class NodeTimer {
   }
 
   std::span<NodeTime> times_;
-  double wall_ = 0;  // when the node before had run
+  double wall_ = 0;  // time at which the previous node ended
   double thread_ = 0;
 };
 
@@ -58,7 +58,7 @@ HostGraph::HostGraph(GraphTrace trace, std::vector<HostTask> tasks, bool random_
   for (std::size_t i = 0; i < nodes; ++i)
     for (const std::uint32_t before : trace_.nodes[i].after)
       successors_[next[before]++] = static_cast<std::uint32_t>(i);
-  missing_.resize(nodes);
+  predecessors_left_.resize(nodes);
   ready_.reserve(nodes);
 }
 
@@ -88,8 +88,8 @@ void HostGraph::run_shuffled(std::mt19937_64& random) {
   NodeTimer timer(times_);
   ready_.clear();
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
-    missing_[i] = static_cast<std::uint32_t>(trace_.nodes[i].after.size());
-    if (missing_[i] == 0) ready_.push_back(static_cast<std::uint32_t>(i));
+    predecessors_left_[i] = static_cast<std::uint32_t>(trace_.nodes[i].after.size());
+    if (predecessors_left_[i] == 0) ready_.push_back(static_cast<std::uint32_t>(i));
   }
   while (!ready_.empty()) {
     std::swap(ready_[random() % ready_.size()], ready_.back());
@@ -99,7 +99,7 @@ void HostGraph::run_shuffled(std::mt19937_64& random) {
     tasks_[node]();
     timer.ran(node);
     for (std::uint32_t s = first_[node]; s < first_[node + 1]; ++s)
-      if (--missing_[successors_[s]] == 0) ready_.push_back(successors_[s]);
+      if (--predecessors_left_[successors_[s]] == 0) ready_.push_back(successors_[s]);
   }
 }
 

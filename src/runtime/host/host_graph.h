@@ -8,7 +8,7 @@
 
 namespace muo {
 
-// Replays without allocating: what a random order needs is made at capture.
+// Replays do not allocate: tables for a random order are built at capture.
 class HostGraph final : public Graph {
  public:
   HostGraph(GraphTrace trace, std::vector<HostTask> tasks, bool random_order);
@@ -27,7 +27,7 @@ class HostGraph final : public Graph {
   // Successors of node i: successors_[first_[i], first_[i + 1]).
   std::vector<std::uint32_t> first_;
   std::vector<std::uint32_t> successors_;
-  std::vector<std::uint32_t> missing_;  // per node: predecessors that have not run
+  std::vector<std::uint32_t> predecessors_left_;  // per node: predecessors that have not run
   std::vector<std::uint32_t> ready_;
 };
 

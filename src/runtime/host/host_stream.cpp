@@ -25,14 +25,14 @@ struct Capture {
 
 class HostEvent final : public Event {
  public:
-  // Work runs at once, so an event recorded outside a capture has always passed.
+  // Work runs immediately, so an event recorded outside a capture has always completed.
   void synchronize() override {
-    MUO_CHECK(!capture, "synchronize with an event that was recorded in a capture");
+    MUO_CHECK(!capture, "synchronising with an event that was recorded in a capture");
   }
 
   bool recorded = false;
-  std::shared_ptr<Capture> capture;  // the one that it was recorded in
-  std::vector<std::uint32_t> after;  // nodes of the capture that waiting for it means
+  std::shared_ptr<Capture> capture;  // in which it was recorded, or null
+  std::vector<std::uint32_t> after;  // nodes that must precede the work that waits
 };
 
 bool overlap(const Tensor& a, const Tensor& b) {
@@ -56,7 +56,7 @@ class HostStream final : public Stream {
       MUO_CHECK(!capturing(), host.recorded
                                   ? "a capture waits for an event that was recorded outside it"
                                   : "a capture waits for an event that was never recorded");
-      return;  // work runs at once: there is nothing to wait for
+      return;  // work runs immediately: nothing to wait for
     }
     MUO_CHECK(host.capture->open, "waiting for an event of a finished capture");
     if (!capturing()) {
@@ -87,7 +87,7 @@ class HostStream final : public Stream {
   [[nodiscard]] std::unique_ptr<Graph> capture(const std::function<void()>& body) override {
     check_outside_capture("capture");
     const auto mine = std::make_shared<Capture>();
-    const Closing closing(*mine, *device_);  // releases the streams that joined, too
+    const Closing closing(*mine, *device_);  // also releases the streams that joined
     capture_ = mine;
     index_ = mine->streams++;
     frontier_.clear();
@@ -102,11 +102,12 @@ class HostStream final : public Stream {
     MUO_CHECK(dst && src && dst.numel() == src.numel() && dst.dtype == src.dtype, "copy of ",
               src.shape.text(), " ", name_of(src.dtype), " to ", dst.shape.text(), " ",
               name_of(dst.dtype));
-    MUO_CHECK(!overlap(dst, src), "copy of ", src.bytes(), " bytes onto themselves");
+    MUO_CHECK(!overlap(dst, src), "a copy of ", src.bytes(),
+              " bytes whose source and destination overlap");
     const auto run = [dst, src] {
       std::memcpy(dst.data, src.data, static_cast<std::size_t>(dst.bytes()));
     };
-    // Not through a HostTask, which would allocate: batches are copied between replays.
+    // Without a HostTask, which would allocate: batches are copied between replays.
     if (runs_now("copy")) return run();
     const std::array<Access, 2> accesses = {access_of(dst, true), access_of(src, false)};
     enqueue_host("copy", accesses, run);
@@ -171,19 +172,19 @@ class HostStream final : public Stream {
     MUO_CHECK(!device_->capturing, what, " during a capture");
   }
   void check_can_run(std::string_view what) const {
-    MUO_CHECK(!device_->options.trace_only, "'", what, "' on a device that only traces");
+    MUO_CHECK(!device_->options.trace_only, "'", what, "' on a trace-only device");
   }
 
-  // Whether work enqueued here runs at once; false: it becomes a node.
+  // True if work enqueued here runs immediately; false if it becomes a node.
   [[nodiscard]] bool runs_now(std::string_view what) const {
     if (capturing()) return false;
     MUO_CHECK(!device_->capturing, "'", what,
-              "' on a stream that is not part of the capture under way");
+              "' on a stream that is not part of the capture in progress");
     check_can_run(what);
     return true;
   }
 
-  // The rule behind cudaErrorStreamCaptureUnjoined: every branch leads back to this stream.
+  // The rule behind cudaErrorStreamCaptureUnjoined: every branch must be joined to this stream.
   void check_joined() const {
     const auto& nodes = capture_->trace.nodes;
     std::vector<bool> has_successor(nodes.size(), false);
@@ -194,14 +195,14 @@ class HostStream final : public Stream {
       has_successor[i] = true;
     for (std::size_t i = 0; i < nodes.size(); ++i)
       MUO_CHECK(has_successor[i], "the branch that ends in '", nodes[i].name, "' on stream ",
-                nodes[i].stream, " does not lead back to the captured stream");
+                nodes[i].stream, " is not joined to the captured stream");
   }
 
   std::shared_ptr<HostDeviceState> device_;
   std::shared_ptr<Capture> capture_;
   int index_ = 0;  // of this stream in capture_
   HostTask before_next_;
-  std::vector<std::uint32_t> frontier_;  // what the next node on this stream must follow
+  std::vector<std::uint32_t> frontier_;  // predecessors of the next node on this stream
 };
 
 }  // namespace

@@ -25,11 +25,11 @@ To convert(From value) {
     return static_cast<To>(value);
 }
 
-// out[i] = sum over r of in[r][i]. `out` may be one of the inputs: a block is read from all before
-// it is written.
+// out[i] = sum over r of in[r][i]. `out` may be one of the inputs: each block is read from all
+// inputs before it is written.
 template <class Sum, class In, class Out>
 void add(std::span<const std::byte* const> in, std::byte* out, std::int64_t count) {
-  constexpr std::int64_t kBlock = 1024;  // the sums of a block stay in the first-level cache
+  constexpr std::int64_t kBlock = 1024;  // the sums of a block stay in the L1 cache
   std::array<Sum, kBlock> sums;
   Out* result = reinterpret_cast<Out*>(out);
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
@@ -50,7 +50,7 @@ void add(std::span<const std::byte* const> in, std::byte* out, std::int64_t coun
 
 }  // namespace rank_sum
 
-// Integers wrap. Throws Error for a pair of dtypes that has no sum.
+// Integers wrap around. Throws Error for unsupported pairs of dtypes.
 inline void add_ranks(std::span<const std::byte* const> in, DType in_dtype, std::byte* out,
                       DType out_dtype, std::int64_t count) {
   using rank_sum::add;

@@ -12,18 +12,19 @@
 namespace muo {
 namespace {
 
-// What processes tell each other of a collective before any of its values travel.
+// Description of a collective call that processes exchange before its data.
 struct Header {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   DType dtype = DType::kF32;
   DType out_dtype = DType::kF32;
   Tag tag = 0;
   int root = -1;
-  int odd_rank = -1;  // the first rank of the process that differs from its first one; -1: none
+  // First rank of the process whose call differs from its first rank's; -1: none.
+  int odd_rank = -1;
   std::int64_t count = 0;
-  std::int64_t counts = 0;  // a hash of them
+  std::int64_t counts = 0;  // hash of the counts
 
-  // Two of these pair as the collectives do, but for a collision of hashes.
+  // Two headers' collectives pair if the calls do, except for hash collisions.
   [[nodiscard]] Collective collective() const {
     return {.kind = kind,
             .tag = tag,
@@ -57,7 +58,7 @@ Header header_of(std::span<const Collective> local, int first_rank) {
           .counts = hash_of(first.counts)};
 }
 
-// The elements of a rank's input that some ranks need: one run of them, as the ranks are one.
+// Elements of a rank's input that the given ranks need; contiguous, as the ranks are.
 Share needed_by(RankRange ranks, int rank, int world, const Collective& collective) {
   const std::int64_t count = collective.count;
   const std::int64_t segment = count / world;
@@ -92,13 +93,13 @@ Share needed_by(RankRange ranks, int rank, int world, const Collective& collecti
 
 }  // namespace
 
-// All that is received into.
+// Buffers that are received into.
 struct RemoteRanks::Memory {
-  std::vector<Header> headers;  // by process; this one's is sent
+  std::vector<Header> headers;  // by process; this process' own is sent
   std::array<char, 2000> text =
-      {};  // of a mispaired collective, ended by zeros; longer ones are cut
+      {};  // of a mispaired collective, zero-terminated, possibly truncated
   std::unique_ptr<std::byte[]> pieces;
-  std::int64_t size = 0;  // of the pieces, in bytes
+  std::int64_t size = 0;  // of `pieces`, in bytes
 
   void reserve(std::int64_t bytes) {
     if (bytes <= size) return;
@@ -106,8 +107,8 @@ struct RemoteRanks::Memory {
     pieces = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
     size = bytes;
   }
-  // After an exchange that was broken off, into whose memory the engine may still write: it stays
-  // until the process ends.
+  // Keeps the memory of an aborted exchange until the process ends, as the transport may still
+  // write to it.
   static void keep_for_ever(std::unique_ptr<Memory> memory) {
     static std::mutex mutex;
     static auto& kept = *new std::vector<std::unique_ptr<Memory>>;  // never destroyed
@@ -121,14 +122,14 @@ RemoteRanks::RemoteRanks(HostWorld world)
   int next = 0;
   for (const RankRange& ranks : world_.processes) {
     MUO_CHECK(ranks.first == next && ranks.count >= 1, "ranks ", ranks.first, " to ",
-              ranks.end() - 1, " after ", next, " others");
+              ranks.end() - 1, " follow rank ", next - 1);
     next = ranks.end();
   }
   MUO_CHECK(world_.exchange != nullptr, "no exchange for ", world_.processes.size(), " processes");
 }
 RemoteRanks::~RemoteRanks() = default;
 
-// visit(process, its ranks).
+// Calls visit(process, its ranks) for every other process.
 template <class Visit>
 void RemoteRanks::for_each_other(const Visit& visit) const {
   for (std::size_t p = 0; p < world_.processes.size(); ++p)
@@ -175,7 +176,7 @@ std::string RemoteRanks::mispairing(std::span<const Collective> posts) {
   return {};
 }
 
-// Of a rank's call, in every process.
+// Text of a rank's call, in every process; a collective call of all processes.
 std::string RemoteRanks::text_of(int rank, std::span<const Collective> posts) {
   auto& text = memory_->text;
   text.fill('\0');
@@ -195,7 +196,7 @@ std::string RemoteRanks::text_of(int rank, std::span<const Collective> posts) {
   return text.data();
 }
 
-// piece_of(rank, ranks): the elements of the rank's tensor that these ranks, of one process, need.
+// piece_of(rank, ranks): elements of the rank's tensor that `ranks`, those of one process, need.
 template <class PieceOf>
 void RemoteRanks::exchange(std::span<Collective> posts, std::span<std::int64_t> first,
                            Tensor Collective::*tensor, const PieceOf& piece_of) {
@@ -217,7 +218,7 @@ void RemoteRanks::exchange(std::span<Collective> posts, std::span<std::int64_t> 
 template <class PieceOf>
 void RemoteRanks::receive(std::span<Collective> posts, std::span<std::int64_t> first,
                           Tensor Collective::*tensor, const PieceOf& piece_of) {
-  constexpr std::int64_t kLine = 64;  // of the cache
+  constexpr std::int64_t kLine = 64;  // cache line, in bytes
   const RankRange local = world_.local();
   const DType dtype = posts[static_cast<std::size_t>(local.first)].dtype;
   const auto aligned_bytes = [&](const Share& piece) {

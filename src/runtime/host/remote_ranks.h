@@ -12,9 +12,9 @@
 
 namespace muo {
 
-// The processes that hold a world's ranks, and how this one reaches the others.
+// The processes that hold a world's ranks, and the exchange that connects them.
 struct HostWorld {
-  std::vector<RankRange> processes = {};  // in their order, from rank 0 to the last
+  std::vector<RankRange> processes = {};  // ranks of each process, ascending
   int process = 0;                        // this one
   ProcessExchange* exchange = nullptr;    // null: there is one process
 
@@ -22,12 +22,12 @@ struct HostWorld {
   [[nodiscard]] RankRange local() const { return processes[static_cast<std::size_t>(process)]; }
 };
 
-// What ranks of other processes contribute to the collectives of this process' ranks. Values travel
-// unsummed, so that sums run in rank order whatever the processes are. One thread calls for all
-// local ranks, in every process alike.
+// Exchanges the contributions of ranks in other processes to collectives of this process' ranks.
+// Values are sent unsummed, so that sums run in rank order, whatever the division into processes.
+// One thread of each process calls, for all its ranks; calls are collective.
 //
-// Posts are by rank, of the whole world. Those of local ranks are given; of the others' only the
-// tensors named below are set, flat, valid until the next exchange.
+// `posts` has an entry per rank of the world. The caller sets those of local ranks; of the others
+// only the tensors named below are set, flat, valid until the next exchange.
 class RemoteRanks {
  public:
   explicit RemoteRanks(HostWorld world);
@@ -35,13 +35,13 @@ class RemoteRanks {
   RemoteRanks(const RemoteRanks&) = delete;
   RemoteRanks& operator=(const RemoteRanks&) = delete;
 
-  // As mispairing() of all ranks' calls, and with the same text in every process.
+  // mispairing() of all ranks' calls, with the same text in every process.
   std::string mispairing(std::span<const Collective> posts);
-  // Then `in` of a remote rank holds the elements of its input from first[rank] on that are needed
-  // here.
+  // Sets `in` of each remote rank to the elements of its input, from first[rank], that local ranks
+  // need.
   void exchange_inputs(std::span<Collective> posts, std::span<std::int64_t> first);
-  // Of an all_reduce: then `out` of a remote rank holds its share of the sum, which begins at
-  // element first[rank].
+  // For all_reduce: sets `out` of each remote rank to its share of the sum, which begins at element
+  // first[rank].
   void exchange_sums(std::span<Collective> posts, std::span<std::int64_t> first);
 
  private:

@@ -9,8 +9,8 @@ std::byte* CommonMemory::take(Device& device, std::int64_t bytes, std::string_vi
   const std::lock_guard lock(mutex_);
   const std::size_t index = taken_.at(static_cast<std::size_t>(device.rank()))++;
   if (index == buffers_.size()) buffers_.push_back(device.allocate(bytes, what));
-  MUO_CHECK(buffers_[index]->bytes() == bytes, what, ": rank ", device.rank(), " asks for ", bytes,
-            " bytes, another for ", buffers_[index]->bytes());
+  MUO_CHECK(buffers_[index]->bytes() == bytes, what, ": rank ", device.rank(), " requests ", bytes,
+            " bytes, another rank ", buffers_[index]->bytes());
   return buffers_[index]->data();
 }
 

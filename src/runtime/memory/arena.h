@@ -15,19 +15,20 @@
 
 namespace muo {
 
-// Memory that ranks have in common, where they can all address it: one buffer for all of them. They
-// order their uses of it themselves. A rank's n-th call gets the n-th buffer, so all have to ask
-// for the same ones in the same order. Buffers live as long as this.
+// Memory shared by ranks that can all address it. The ranks synchronise their accesses themselves.
+// A rank's n-th call returns the n-th buffer, so all must request the same buffers in the same
+// order. Buffers live as long as this object.
 class CommonMemory {
  public:
   explicit CommonMemory(int world) : taken_(static_cast<std::size_t>(world), 0) {}
 
-  // From `device`, of the first rank that asks. Throws Error if ranks ask for different sizes.
+  // Allocates on `device` of the first rank that calls. Throws Error if ranks request different
+  // sizes.
   [[nodiscard]] std::byte* take(Device& device, std::int64_t bytes, std::string_view what);
 
  private:
   std::mutex mutex_;
-  std::vector<std::size_t> taken_;  // by rank: how many
+  std::vector<std::size_t> taken_;  // by rank: number of buffers taken
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 
@@ -50,10 +51,11 @@ constexpr auto names_of(MemoryCategory) {
                    "activations", "workspace", "input", "cache", "metrics");
 }
 
-// kRun: holds its contents between launches, shares with nobody. kStep: holds nothing between
-// launches of a graph, so it may share memory with other kStep tensors that the captured graphs
-// never use at the same time. kSeries: holds its contents between launches of the graphs that use
-// it, until one of the others runs: it may share memory with kStep tensors of those others.
+// kRun: keeps its contents between launches and shares its memory with no other tensor. kStep:
+// keeps nothing between launches of a graph, so it may share memory with other kStep tensors that
+// the captured graphs never use at the same time. kSeries: keeps its contents between launches of
+// the graphs that use it, until another graph runs: it may share memory with kStep tensors of those
+// other graphs.
 enum class Lifespan : std::uint8_t { kRun, kStep, kSeries };
 
 struct TensorSpec {
@@ -62,18 +64,18 @@ struct TensorSpec {
   DType dtype = DType::kF32;
   MemoryCategory category = MemoryCategory::kActivations;
   Lifespan lifespan = Lifespan::kStep;
-  bool common = false;  // one for all ranks (CommonMemory); kRun
+  bool common = false;  // one tensor for all ranks (CommonMemory); requires kRun
 };
 
-// Where the parts of a training run get their tensors. The run is built twice: first on a
-// TraceArena, to see what it needs and when, then on a PlannedArena.
+// Allocates the tensors of a training run. The run is built twice: first on a TraceArena, to record
+// which tensors it needs and when, then on a PlannedArena.
 class Arena {
  public:
   virtual ~Arena() = default;
   [[nodiscard]] virtual Tensor tensor(const TensorSpec& spec) = 0;
 };
 
-// Hands out address ranges that no memory backs, and remembers who got which.
+// Returns tensors at addresses without memory, and records their specs.
 class TraceArena final : public Arena {
  public:
   explicit TraceArena(int device);

@@ -13,7 +13,7 @@
 namespace muo {
 namespace {
 
-// Disjoint ranges of bytes that a predicate holds for.
+// A set of bytes, as disjoint ranges.
 class ByteSet {
  public:
   void add(std::int64_t begin, std::int64_t end) {
@@ -35,7 +35,7 @@ class ByteSet {
   std::map<std::int64_t, std::int64_t> ranges_;  // begin: end
 };
 
-// Which tensor touched each byte of the planned memory last, in capture order.
+// For each byte of the planned memory, the tensor that accessed it last, in capture order.
 class Ownership {
  public:
   Ownership(const MemoryPlan& plan, const GraphTrace& graph)
@@ -52,11 +52,11 @@ class Ownership {
     owners_.erase(std::next(first), last);
   }
 
-  // Nobody has taken bytes of it; else `who()` uses it all the same.
+  // Throws Error, naming `who()` as the user, if another tensor has taken bytes of `tensor`.
   template <class Who>
   void check_whole(std::size_t tensor, const Who& who) const {
     MUO_CHECK(taken_by_[tensor] == kNobody, who(), " uses '", plan_.specs[tensor].name, "' after '",
-              plan_.specs[taken_by_[tensor]].name, "' has taken bytes of it");
+              plan_.specs[taken_by_[tensor]].name, "' has overwritten bytes of it");
   }
 
  private:
@@ -89,7 +89,7 @@ void check_step_tensors(const TraceArena& arena, const GraphTrace& graph) {
         MUO_CHECK(
             written[tensor].contains(offset, offset + access.bytes), "'", graph.nodes[node].name,
             "' (node ", node, ") reads '", spec.name,
-            "', which holds nothing between steps, before the graph has written all of bytes [",
+            "', which keeps nothing between steps, before the graph has written all of bytes [",
             offset, ", ", offset + access.bytes, ")");
       });
 }
@@ -98,7 +98,7 @@ void check_memory_plan(const MemoryPlan& plan, const TraceArena& arena,
                        std::span<const GraphTrace* const> graphs) {
   MUO_CHECK(plan.specs.size() == arena.specs().size() &&
             plan.offsets.size() == arena.specs().size());
-  // Any address will do that tells the planned memory from all that the graphs use beside it.
+  // An arbitrary base address that differs from all addresses outside the arena.
   const std::byte* memory = arena.tensors().empty() ? nullptr : arena.tensors()[0].data;
   for (const GraphTrace* graph : graphs) {
     Ownership ownership(plan, *graph);

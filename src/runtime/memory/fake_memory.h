@@ -7,8 +7,8 @@
 
 namespace muo {
 
-// Addresses for memory that does not exist, for tracing: outside what x86-64 and arm64 can map, so
-// that touching one faults and none equals a real address. Each owner has 16 TiB of its own.
+// Addresses without memory, for tracing. They are outside the range that x86-64 and arm64 can map,
+// so that an access faults and none equals a real address. Each owner has a range of 16 TiB.
 enum class FakeOwner : std::uint8_t { kDevice, kArena };
 
 inline std::uintptr_t fake_base(int device, FakeOwner owner) {
@@ -16,8 +16,8 @@ inline std::uintptr_t fake_base(int device, FakeOwner owner) {
   return (std::uintptr_t{1} << 62) + (index << 44);
 }
 
-// The next `bytes` aligned bytes at `next`, with a gap behind them, so that an access that crosses
-// an end touches nothing else.
+// Returns the next `bytes` aligned bytes from `next`, and leaves a gap behind them, so that an
+// access past the end touches no other tensor.
 inline std::byte* take_fake(std::uintptr_t& next, std::int64_t bytes) {
   constexpr auto kStep = static_cast<std::uintptr_t>(kAlignment);
   auto* data = reinterpret_cast<std::byte*>(next);  // NOLINT(performance-no-int-to-ptr)

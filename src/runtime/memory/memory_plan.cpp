@@ -24,7 +24,7 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// When the nodes of one graph use each tensor, seen by the clocks of its streams.
+// Times of each tensor's uses in one graph, as vector clocks of its streams.
 class Lifetimes {
  public:
   Lifetimes(const TraceArena& arena, const GraphTrace& graph)
@@ -40,8 +40,8 @@ class Lifetimes {
 
   [[nodiscard]] bool used(std::size_t tensor) const { return used_[tensor]; }
   [[nodiscard]] bool both_used(std::size_t a, std::size_t b) const { return used_[a] && used_[b]; }
-  // No order between some use of `a` and some use of `b`.
-  [[nodiscard]] bool meet(std::size_t a, std::size_t b) const {
+  // True if some use of `a` and some use of `b` are not ordered.
+  [[nodiscard]] bool overlap(std::size_t a, std::size_t b) const {
     return used_[a] && used_[b] && !before(a, b) && !before(b, a);
   }
 
@@ -54,7 +54,7 @@ class Lifetimes {
     for (std::size_t s = 0; s < order_.streams(); ++s)
       first_[row + s] = std::min(first_[row + s], order_.clock(node)[s]);
   }
-  // Every use of `a` has run when any use of `b` starts.
+  // True if every use of `a` has run before any use of `b` starts.
   [[nodiscard]] bool before(std::size_t a, std::size_t b) const {
     const std::size_t n = order_.streams();
     for (std::size_t s = 0; s < n; ++s)
@@ -63,8 +63,8 @@ class Lifetimes {
   }
 
   TraceOrder order_;
-  // Tensors x streams: the index of the last use on the stream, or 0; and how much of the stream
-  // has run, at least, when a use starts.
+  // Tensors x streams. last_: index of the last use on the stream, or 0. first_: the least number
+  // of the stream's nodes that have run when a use starts.
   std::vector<std::uint32_t> last_;
   std::vector<std::uint32_t> first_;
   std::vector<bool> used_;
@@ -73,7 +73,7 @@ class Lifetimes {
 bool is_run(const TensorSpec& spec) { return spec.lifespan == Lifespan::kRun; }
 bool is_series(const TensorSpec& spec) { return spec.lifespan == Lifespan::kSeries; }
 
-// Those of `left_out` take no memory.
+// Tensors of the categories `left_out` take no memory.
 MemoryPlan place(const TraceArena& arena, std::span<const GraphTrace* const> graphs,
                  std::span<const MemoryCategory> left_out) {
   std::vector<Lifetimes> lifetimes;
@@ -85,10 +85,10 @@ MemoryPlan place(const TraceArena& arena, std::span<const GraphTrace* const> gra
     return std::none_of(lifetimes.begin(), lifetimes.end(),
                         [&](const Lifetimes& graph) { return graph.used(tensor); });
   };
-  const auto meet = [&](std::size_t a, std::size_t b) {
+  const auto overlap = [&](std::size_t a, std::size_t b) {
     const int series = int{is_series(arena.specs()[a])} + int{is_series(arena.specs()[b])};
     return series == 2 || std::any_of(lifetimes.begin(), lifetimes.end(), [&](const Lifetimes& g) {
-             return series == 1 ? g.both_used(a, b) : g.meet(a, b);
+             return series == 1 ? g.both_used(a, b) : g.overlap(a, b);
            });
   };
 
@@ -123,7 +123,7 @@ MemoryPlan place(const TraceArena& arena, std::span<const GraphTrace* const> gra
     const std::int64_t bytes = aligned(tensors[i].bytes());
     std::int64_t offset = base;
     for (const std::size_t j : placed) {
-      if (plan.offsets[j] + tensors[j].bytes() <= offset || !meet(i, j)) continue;
+      if (plan.offsets[j] + tensors[j].bytes() <= offset || !overlap(i, j)) continue;
       if (offset + bytes <= plan.offsets[j]) break;
       offset = plan.offsets[j] + aligned(tensors[j].bytes());
     }
@@ -166,7 +166,7 @@ PlannedArena::PlannedArena(Device& device, MemoryPlan plan, CommonMemory* common
   MUO_CHECK(plan_.offsets.size() == plan_.specs.size());
   buffer_ = device.allocate(plan_.bytes, "the planned tensors");
   if (plan_.common_bytes == 0) return;
-  MUO_CHECK(common != nullptr, "the memory plan has tensors that are common to ranks of a host");
+  MUO_CHECK(common != nullptr, "the memory plan needs memory that is common to all ranks");
   common_ = common->take(device, plan_.common_bytes, "the planned tensors of all ranks");
 }
 
@@ -199,7 +199,7 @@ void for_each_use(const TraceArena& arena, const GraphTrace& graph, const Tensor
         const auto index = static_cast<std::size_t>(std::distance(tensors.begin(), after)) - 1;
         const std::int64_t offset = access.data - tensors[index].data;
         MUO_CHECK(offset + access.bytes <= tensors[index].bytes(), "'", graph.nodes[node].name,
-                  "' (node ", node, ") touches bytes [", offset, ", ", offset + access.bytes,
+                  "' (node ", node, ") accesses bytes [", offset, ", ", offset + access.bytes,
                   ") of '", arena.specs()[index].name, "', which has ", tensors[index].bytes());
         visit(node, index, offset, access);
       }

@@ -12,40 +12,40 @@
 
 namespace muo {
 
-// Offsets for every tensor of a TraceArena, in its order: into one allocation of the rank's own or,
-// from `bytes` on, into one of all ranks together.
+// Offsets of all tensors of a TraceArena, in its order. Offsets below `bytes` are within the rank's
+// own allocation, the others, minus `bytes`, within the one that all ranks share.
 struct MemoryPlan {
   std::vector<TensorSpec> specs;
   std::vector<std::int64_t> offsets;  // multiples of kAlignment
-  std::int64_t bytes = 0;             // what to allocate, once
-  std::int64_t run_bytes = 0;         // of it, kRun tensors
-  std::int64_t common_bytes = 0;      // what all ranks allocate together
-  // A rank's own and its share of what is common.
+  std::int64_t bytes = 0;             // size of the rank's allocation
+  std::int64_t run_bytes = 0;         // part of `bytes` for kRun tensors
+  std::int64_t common_bytes = 0;      // size of the allocation shared by all ranks
+  // The rank's own bytes plus its share of the common ones.
   [[nodiscard]] std::int64_t rank_bytes(int world) const {
     return bytes + (common_bytes + world - 1) / world;
   }
-  // Sizes before sharing, by category.
+  // Total size of a category's tensors, before memory is shared.
   [[nodiscard]] std::int64_t category_bytes(MemoryCategory category) const;
 };
 
 // Two kStep tensors share bytes only if in each graph every use of one happens before every use of
 // the other (decision planned-memory). Greedy by size (Pisarchyk & Lee 2020, "Efficient memory
-// management for deep neural net inference"). A kSeries tensor is in use all through the graphs
-// that use it, and shares with no other of its kind. `graphs` were captured on this arena and never
-// run at the same time. A tensor that no graph uses shares with nobody. Throws Error as
-// check_step_tensors() does.
+// management for deep neural net inference"). A kSeries tensor is in use during the whole of each
+// graph that uses it, and does not share with other kSeries tensors. `graphs` must have been
+// captured on this arena, and never run at the same time. A tensor that no graph uses shares with
+// no other. Throws Error as check_step_tensors() does.
 MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* const> graphs);
-// What the same would allocate if tensors of these categories took no memory.
+// MemoryPlan::bytes if tensors of these categories took no memory.
 std::int64_t bytes_without(std::span<const MemoryCategory> categories, const TraceArena& arena,
                            std::span<const GraphTrace* const> graphs);
 
-// Hands out the planned tensors; throws Error if it is asked for others, or in another order.
+// Returns the planned tensors; throws Error if others are requested, or in another order.
 class PlannedArena final : public Arena {
  public:
-  // Allocates plan.bytes, zero-filled; where there are common_bytes, takes these from `common`.
+  // Allocates plan.bytes, zero-filled, and takes plan.common_bytes, if any, from `common`.
   PlannedArena(Device& device, MemoryPlan plan, CommonMemory* common = nullptr);
   [[nodiscard]] Tensor tensor(const TensorSpec& spec) override;
-  void zero(Stream& stream);  // all that is the rank's own
+  void zero(Stream& stream);  // the rank's own memory
 
  private:
   int device_;
@@ -56,8 +56,8 @@ class PlannedArena final : public Arena {
 };
 
 // Calls `visit` for every access of the graph to a tensor of the arena, in capture order, reads of
-// a node before its writes: node, index of the tensor, offset in it, access. Throws Error for an
-// access that leaves its tensor. Bytes that are not the arena's are skipped.
+// a node before its writes. Arguments: node, index of the tensor, offset within it, access. Throws
+// Error for an access beyond its tensor. Accesses outside the arena are skipped.
 using TensorUse = std::function<void(std::uint32_t, std::size_t, std::int64_t, const Access&)>;
 void for_each_use(const TraceArena& arena, const GraphTrace& graph, const TensorUse& visit);
 

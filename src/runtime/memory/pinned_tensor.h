@@ -10,12 +10,12 @@
 
 namespace muo {
 
-// A tensor in pinned host memory of its own, for streams of `device` to copy from and to. Unlike a
-// caller's memory it outlives every such copy: a wait that throws leaves copies pending, and a
-// DeviceGroup frees what its devices allocated only when their streams have ended.
+// A tensor in its own pinned host memory, for copies by streams of `device`. Unlike a caller's
+// memory it outlives every copy: a wait that throws leaves copies pending, but a DeviceGroup frees
+// memory of its devices only when their streams are idle.
 class PinnedTensor {
  public:
-  // `what` names the memory in the error when there is not enough.
+  // `what` names the memory in the error if there is not enough.
   PinnedTensor(Device& device, const Shape& shape, DType dtype, std::string_view what)
       : memory_(device.allocate_pinned(shape.numel() * size_of(dtype), what)),
         tensor_{.data = memory_->data(), .shape = shape, .dtype = dtype, .device = device.rank()} {}

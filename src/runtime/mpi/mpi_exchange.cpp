@@ -25,12 +25,12 @@
 namespace muo {
 namespace {
 
-constexpr int kTag = 0;  // between two processes messages have one order
+constexpr int kTag = 0;  // messages between two processes are ordered, so one tag suffices
 
 std::string text_of(int code) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int size = 0;
-  if (MPI_Error_string(code, text.data(), &size) != MPI_SUCCESS) return concat("its error ", code);
+  if (MPI_Error_string(code, text.data(), &size) != MPI_SUCCESS) return concat("error ", code);
   return {text.data(), static_cast<std::size_t>(size)};
 }
 
@@ -38,7 +38,7 @@ void check(int code, const char* call) {
   if (code != MPI_SUCCESS) throw Error(concat("MPI: ", call, ": ", text_of(code)));
 }
 
-// MPI installs handlers of its own when it starts. The program's stay.
+// Restores the program's signal handlers, which MPI replaces when it starts.
 class KeptSignalHandlers {
  public:
   KeptSignalHandlers() {
@@ -57,7 +57,7 @@ class KeptSignalHandlers {
   std::array<bool, NSIG> known_{};
 };
 
-// Between two looks at whether peers are there: they may be on this CPU, or at work for seconds.
+// Waits between two polls for peers, which may share this CPU, or be at work for seconds.
 class BackOff {
  public:
   void wait() {
@@ -70,7 +70,7 @@ class BackOff {
 
  private:
   static constexpr int kSpins = 5000;
-  static constexpr int kYields = 20;  // few: each lasts as long as whoever else wants this CPU
+  static constexpr int kYields = 20;  // few: each lasts as long as another thread's time slice
   static constexpr std::chrono::microseconds kLongestPause = std::chrono::milliseconds(1);
 
   int looks_ = 0;
@@ -79,12 +79,12 @@ class BackOff {
 
 std::string_view variable(const char* name) {
   const char* const value =
-      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): one thread sets any
+      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): only one thread sets variables
   return value == nullptr ? std::string_view() : value;
 }
 
-// Open MPI's TCP transport listens on every interface, and trusts who connects. On one host it is
-// not needed: shared memory serves, unless the user has chosen transports.
+// Open MPI's TCP transport listens on all interfaces and does not authenticate peers. On one host
+// it is not needed: use shared memory instead, unless the user has selected transports.
 void use_shared_memory_on_one_host() {
   const std::string_view all = variable("OMPI_COMM_WORLD_SIZE");
   const bool is_one_host = all.empty() ? variable("SLURM_STEP_NUM_NODES") == "1"
@@ -108,7 +108,7 @@ class MpiExchange final : public ProcessExchange {
       : longest_(static_cast<std::size_t>(longest)) {
     int is_initialized = 0;
     check(MPI_Initialized(&is_initialized), "MPI_Initialized");
-    MUO_CHECK(is_initialized == 0, "MPI starts once in a process");
+    MUO_CHECK(is_initialized == 0, "MPI can be initialised only once per process");
     int level = MPI_THREAD_SINGLE;
     {
       const KeptSignalHandlers kept;
@@ -118,18 +118,18 @@ class MpiExchange final : public ProcessExchange {
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     if (level < MPI_THREAD_SERIALIZED)
       throw InputError(
-          "this MPI may be called by one thread only: one with MPI_THREAD_SERIALIZED is needed");
+          "this MPI supports calls by one thread only: use one with MPI_THREAD_SERIALIZED");
     int rank = -1;
     int size = 0;
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
     check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
     if (rank != process || size != processes)
-      throw InputError(concat("to MPI this is process ", rank, " of ", size,
-                              ", but the run has it as ", process, " of ", processes,
+      throw InputError(concat("MPI numbers this process ", rank, " of ", size,
+                              ", the launch numbers it ", process, " of ", processes,
                               ": start all processes by one mpirun"));
   }
 
-  // Where the exchange was broken off, peers may not come, and MPI would wait for them.
+  // No MPI_Finalize() after an aborted exchange: it would wait for peers that may be gone.
   ~MpiExchange() override {
     if (broken_) return;
     const std::lock_guard lock(mutex_);
@@ -138,10 +138,10 @@ class MpiExchange final : public ProcessExchange {
   MpiExchange(const MpiExchange&) = delete;
   MpiExchange& operator=(const MpiExchange&) = delete;
 
-  // If it is left early, its requests stay as they are: to wait for one is to wait for a peer that
-  // may not come, a send cannot be cancelled, and a receive not once its data are on the way. From
-  // then on MPI is not called again, so nothing moves but what a network adapter has begun by
-  // itself. That may still write to memory of receives, which the caller therefore keeps
+  // On an early exit its requests are left pending: waiting for one would mean waiting for a peer
+  // that may be gone, a send cannot be cancelled, and a receive not once its data are in transit.
+  // After that MPI is not called again, so no data move except transfers that a network adapter has
+  // started itself. Those may still write to memory of receives, which the caller therefore keeps
   // (process_exchange.h), and read memory of sends, for a peer that ends as well.
   void exchange(std::span<const Send> sends, std::span<const Receive> receives) override {
     const std::lock_guard lock(mutex_);
@@ -195,7 +195,7 @@ class MpiExchange final : public ProcessExchange {
       check(MPI_Get_count(&statuses_[i], MPI_BYTE, &size), "MPI_Get_count");
       if (size != sizes_[i])
         throw Error(concat("MPI: process ", statuses_[i].MPI_SOURCE, " sent ", size,
-                           " bytes where ", sizes_[i], " are due"));
+                           " bytes, expected ", sizes_[i]));
     }
   }
 
@@ -215,7 +215,7 @@ class MpiExchange final : public ProcessExchange {
   }
 
   const std::size_t longest_;
-  std::mutex mutex_;  // MPI is called by one thread at a time
+  std::mutex mutex_;  // serialises calls of MPI
   std::atomic<bool> broken_ = false;
   std::vector<MPI_Request> requests_;
   std::vector<MPI_Status> statuses_;

@@ -8,12 +8,12 @@
 
 namespace muo {
 
-// What libmuograph_mpi.so exports as
+// Exported by libmuograph_mpi.so as
 //   extern "C" const muo::MpiPlugin* muograph_mpi_plugin();
-// It links the core and MPI (decision mpi-is-a-plug-in).
+// The library links the core and MPI (decision mpi-is-a-plug-in).
 struct MpiPlugin {
   std::uint32_t version = kPluginVersion;
-  // As make_mpi_exchange(). What is larger than `longest`, in bytes, travels as several messages.
+  // See make_mpi_exchange(). More than `longest` bytes are sent as several messages.
   std::unique_ptr<ProcessExchange> (*make)(int process, int processes, int longest) = nullptr;
 };
 

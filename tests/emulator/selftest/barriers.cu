@@ -1,4 +1,4 @@
-// Bugs of order: between the threads of a block, of a warp, between blocks.
+// Ordering bugs: between the threads of a block or of a warp, and between blocks.
 
 #include "emulator/selftest/cases.h"
 
@@ -27,7 +27,7 @@ __global__ void add_in_shared(float* out, const float* x) {
   write_sums(out, sum);
 }
 
-// Blocks of 32.
+// For blocks of 32 threads.
 template <bool kPlanted>
 __global__ void add_across_blocks(float* out, const float* x) {
   const float sum = warp_sum(x[blockIdx.x * 32 + threadIdx.x]);
@@ -102,7 +102,7 @@ __global__ void last_writer_wins(float* out, const float* x) {
   write_sums(out, block_sum(x[threadIdx.x]) * (winner == kValues - 1 ? 1.0F : -1.0F));
 }
 
-// Each of 8 blocks goes on from what the one before it left; instead of one that does it all.
+// Each of 8 blocks continues from the result of the one before it.
 template <bool kPlanted>
 __global__ void chain_of_blocks(float* out, const float* x) {
   if (threadIdx.x != 0 || (!kPlanted && blockIdx.x > 0)) return;

@@ -9,12 +9,12 @@
 
 namespace muo::selftest {
 
-// A small kernel in two versions: as it should be, and with a bug planted. Each runs in a process
-// of its own (main.cpp), under schedules and sanitizers that must see the bug and must be silent
-// about the correct version (../selftest_test.cpp).
+// A small kernel in two versions: correct, and with a planted bug. Each runs in a separate process
+// (main.cpp), under schedules and sanitizers that must detect the bug and must accept the correct
+// version (../selftest_test.cpp).
 struct Case {
   const char* name;
-  bool (*run)(bool planted);  // whether the results are right
+  bool (*run)(bool planted);  // returns true if the results are right
 };
 
 std::vector<Case> barrier_cases();
@@ -22,10 +22,10 @@ std::vector<Case> memory_cases();
 std::vector<Case> pipeline_cases();
 std::vector<Case> rank_cases();
 std::vector<Case> launch_cases();
-// Without a bug: what kernels may rely on.
+// Cases without a bug: features on which kernels may rely.
 std::vector<Case> control_cases();
 
-// At once.
+// Runs a launch immediately.
 template <class... Parameters, class... Arguments>
 void launch(bool resident, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             std::size_t shared_bytes, Arguments&&... arguments) {
@@ -40,7 +40,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   launch(false, kernel, grid, block, shared_bytes, std::forward<Arguments>(arguments)...);
 }
 
-// Memory that ends where it should, at an address that suits 16-byte accesses.
+// Memory of exact size, aligned for 16-byte accesses.
 template <class T>
 class Array {
  public:
@@ -59,11 +59,12 @@ class Array {
   T* data_;
 };
 
-// What resources.cpp says of kernels with these words in their names.
-inline constexpr unsigned kManyRegisters = 121;  // come as 128
+// Resources that resources.cpp reports for kernels with these words in their names.
+inline constexpr unsigned kManyRegisters = 121;  // allocated as 128
 inline constexpr std::size_t kSharedInKernel = 1024;
 
-// Most cases sum up these: kernel(out, x) should leave the sum in out[0], twice the sum in out[1].
+// Most cases sum up this many values: kernel(out, x) should write the sum to out[0] and twice the
+// sum to out[1].
 inline constexpr unsigned kValues = 128;
 
 inline bool sums(void (*kernel)(float* out, const float* x), dim3 grid = 1, dim3 block = kValues,
@@ -95,7 +96,7 @@ __device__ float block_sum(float x) {
   return x;
 }
 
-// By thread 0.
+// Thread 0 writes.
 __device__ inline void write_sums(float* out, float sum) {
   if (threadIdx.x != 0) return;
   out[0] = sum;

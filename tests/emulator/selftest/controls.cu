@@ -1,5 +1,5 @@
-// What kernels may rely on, without a bug: shuffles of every kind, votes, reductions, block shapes,
-// threads that leave early, atomics, launches at once, launches that are refused.
+// Features on which kernels may rely, without a bug: shuffles of every kind, votes, reductions,
+// block shapes, threads that return early, atomics, concurrent launches, launches that are refused.
 
 #include <algorithm>
 #include <cmath>
@@ -22,7 +22,7 @@ __global__ void all_shuffles(int* out) {
   row[3] = __shfl_down_sync(~0U, lane, 2, 8);
   row[4] = __shfl_up_sync(~0U, lane, 1);
   row[5] = static_cast<int>(__shfl_xor_sync(~0U, make_double2(lane, -lane), 16).y);
-  // Halves of a warp on their own.
+  // Separate halves of a warp.
   row[6] = __shfl_xor_sync(lane < 16 ? 0xFFFFU : 0xFFFF0000U, lane, 8);
   row[7] = lane % 2 == 0 ? __shfl_xor_sync(0x55555555U, lane, 2) : 0;
 }
@@ -71,7 +71,7 @@ bool votes(bool /*planted*/) {
   return right;
 }
 
-// A block of odd shape; the last plane leaves before the barrier.
+// A block of odd shape; threads of the last plane return before the barrier.
 __global__ void transpose(int* out, int planes) {
   __shared__ int tile[2][3][5];
   if (static_cast<int>(threadIdx.z) >= planes) return;

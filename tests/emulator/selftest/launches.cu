@@ -1,4 +1,4 @@
-// Launches that a GPU refuses, each beside one that it takes.
+// Launches that a GPU refuses, each with a similar one that it accepts.
 
 #include "emulator/selftest/cases.h"
 #include "runtime/cuda/shared_memory.h"
@@ -8,7 +8,7 @@ namespace {
 
 MUO_SHARED_MEMORY
 
-// All of these sum up, in the memory or by the threads that they are given.
+// The sum of all these kernels, with the shared memory and the threads of their launch.
 __device__ void add_up(float* out, const float* x, float* shared) {
   if (threadIdx.x < kValues) shared[threadIdx.x] = x[threadIdx.x];
   __syncthreads();
@@ -44,7 +44,7 @@ struct Parameters {
   char bytes[kBytes];
 };
 
-// With two pointers before it.
+// A long parameter after two pointers.
 template <std::size_t kBytes>
 __global__ void long_parameters(float* out, const float* x, Parameters<kBytes> more) {
   float* const dynamic = shared_memory<float>();
@@ -62,7 +62,7 @@ bool sums_with_parameters() {
   return out[0] == float{kValues};
 }
 
-// With 48 KiB in all, or more; opting in as launch() does, or not at all.
+// Launches with 48 KiB in total, or more; opts in as launch() does, or not at all.
 bool launches(std::size_t dynamic_bytes, bool opts_in) {
   const Array<float> x(kValues);
   const Array<float> out(2);
@@ -76,7 +76,7 @@ bool launches(std::size_t dynamic_bytes, bool opts_in) {
 }
 
 constexpr std::size_t kBytes = kValues * sizeof(float);
-constexpr std::size_t kMost = (std::size_t{99} << 10) - kSharedInKernel;  // on sm_86
+constexpr std::size_t kMax = (std::size_t{99} << 10) - kSharedInKernel;  // on sm_86
 
 }  // namespace
 
@@ -84,11 +84,11 @@ std::vector<Case> launch_cases() {
   return {
       {"shared memory without opt-in",
        [](bool planted) {
-         constexpr std::size_t kMostWithout = cuda::kSharedWithoutOptIn - kSharedInKernel;
-         return launches(kMostWithout, false) && launches(kMostWithout + 4, !planted);
+         constexpr std::size_t kMaxWithout = cuda::kSharedWithoutOptIn - kSharedInKernel;
+         return launches(kMaxWithout, false) && launches(kMaxWithout + 4, !planted);
        }},
       {"more shared memory than a block has",
-       [](bool planted) { return sums(shared_in_kernel, 1, kValues, kMost + (planted ? 4 : 0)); }},
+       [](bool planted) { return sums(shared_in_kernel, 1, kValues, kMax + (planted ? 4 : 0)); }},
       {"more registers than a block has",
        [](bool planted) { return sums(many_registers, 1, planted ? 513 : 512, kBytes); }},
       {"more threads than the launch bounds say",

@@ -1,4 +1,4 @@
-// Bugs of addresses and of memory that was never written.
+// Wrong addresses, and reads of memory that was never written.
 
 #include "emulator/selftest/cases.h"
 

@@ -1,4 +1,4 @@
-// A tensor-core product with a double buffer that asynchronous copies fill, and its two bugs.
+// A tensor-core product with a double buffer that asynchronous copies fill, with two planted bugs.
 
 #include <cmath>
 
@@ -9,9 +9,9 @@
 namespace muo::selftest {
 namespace {
 
-constexpr int kTile = 64;  // rows of a and of b of a block
+constexpr int kTile = 64;  // rows of a and of b per block
 constexpr int kDepth = 32;
-constexpr int kStride = kDepth + 8;  // elements of a row in shared memory: spreads it over banks
+constexpr int kStride = kDepth + 8;  // elements per row in shared memory: avoids bank conflicts
 constexpr int kThreads = 128;
 
 MUO_SHARED_MEMORY

@@ -1,4 +1,4 @@
-// Launches of several host threads at once that wait for each other, as ranks do.
+// Concurrent launches of several host threads that wait for each other, as ranks do.
 
 #include <atomic>
 #include <thread>
@@ -12,8 +12,8 @@ namespace {
 constexpr unsigned kThreads = 64;
 constexpr unsigned kRounds = 3;
 
-// Each rank shows its values, waits for the other's flag, adds the other's values to its sum. There
-// is one place for each round, so that none is written while it is read.
+// Each rank publishes its values, waits for the other's flag, and adds the other's values to its
+// sum. Each round has its own place, so that none is written while it is read.
 template <bool kPlanted>
 __global__ void exchange(float* sum, float* own, const float* other, unsigned* own_flag,
                          unsigned* other_flag, float seed) {
@@ -62,7 +62,7 @@ bool exchanges(bool planted) {
   return right;
 }
 
-// Block b waits for the last block but b of the other rank's grid, so no grid can run its blocks
+// Block b waits for block (count - 1 - b) of the other rank's grid, so no grid can run its blocks
 // one after another.
 __global__ void wait_crosswise(unsigned* sum, unsigned* own_flags, const unsigned* other_flags) {
   if (threadIdx.x == 0) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// cuBLASLt as far as the plug-in uses it; as cuda_runtime_api.h.
+// The part of cuBLASLt that the plug-in uses; see cuda_runtime_api.h.
 
 #include <cstddef>
 #include <cstdint>

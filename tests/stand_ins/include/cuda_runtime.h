@@ -1,7 +1,7 @@
 #pragma once
 
-// What NVIDIA's header of this name adds for kernels: their launch, with the types of their
-// arguments, and questions by their address. The emulator executes them.
+// The additions of NVIDIA's header of this name for kernels: launches with typed arguments, and
+// queries by address. The emulator executes them.
 
 #include <exception>
 #include <tuple>

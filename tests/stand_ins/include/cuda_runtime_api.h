@@ -1,7 +1,8 @@
 #pragma once
 
-// CUDA's runtime API as far as the plug-in uses it, for builds that link the stand-in. NVIDIA's
-// names and values; interface.cpp compares them with NVIDIA's headers where these are.
+// The part of CUDA's runtime API that the plug-in uses, for builds that link the stand-in. Names
+// and values are NVIDIA's; interface.cpp compares them with NVIDIA's headers if these are
+// installed.
 
 #include <cstddef>
 
@@ -92,7 +93,7 @@ struct cudaMemLocation {
   cudaMemLocationType type;
   int id;
 };
-// Macros of NVIDIA's.
+// NVIDIA's macros.
 inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostAllocPortable = 1,
                           kHostAllocMapped = 2, kMemAttachGlobal = 1;
 #ifndef MUO_COMPARES_INTERFACES
@@ -113,7 +114,7 @@ enum : unsigned {
 struct cudaUUID_t {
   char bytes[16];
 };
-// Not all of their members, nor in NVIDIA's places.
+// The members that are used, at other offsets than NVIDIA's.
 struct cudaDeviceProp {
   char name[256];
   cudaUUID_t uuid;
@@ -186,12 +187,12 @@ struct cudaLaunchConfig_t {
 MUO_CUDA_FUNCTIONS(MUO_DECLARE)
 #  undef MUO_DECLARE
 
-// NVIDIA's defaults.
+// Overloads with NVIDIA's default arguments.
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event) {
   return cudaStreamWaitEvent(stream, event, 0);
 }
 
-// What nvcc's generated constructors call for each kernel (crt/host_runtime.h).
+// Called by nvcc's generated constructors for each kernel (crt/host_runtime.h).
 MUO_CUDA_API void __cudaRegisterFunction(  // NOLINT(bugprone-reserved-identifier)
     void** module, const char* host_function, char* device_function, const char* device_name,
     int thread_limit, uint3* thread, uint3* block, dim3* block_size, dim3* grid_size,

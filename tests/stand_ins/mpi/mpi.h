@@ -1,6 +1,6 @@
 #pragma once
 
-// Of MPI what src/runtime/mpi calls, for tests: mpi_stand_in.h says how.
+// The part of MPI that src/runtime/mpi calls, for tests; mpi_stand_in.h describes it.
 
 // NOLINTBEGIN(readability-identifier-naming): MPI's names
 

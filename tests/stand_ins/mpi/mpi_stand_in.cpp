@@ -25,11 +25,11 @@ using Bytes = std::vector<std::byte>;
 struct Request {
   bool is_receive = false;
   int peer = 0;
-  std::span<std::byte> data = {};  // not written to where it sends
-  Bytes copy = {};                 // of what it sends
-  int looks = 0;                   // before it is delivered
+  std::span<std::byte> data = {};  // not modified by sends
+  Bytes copy = {};                 // of sent data
+  int polls = 0;                   // left before it is delivered
   bool is_done = false;
-  bool is_taken = false;  // was handed back
+  bool is_taken = false;  // completion was returned to the caller
   int received = 0;
   int error = MPI_SUCCESS;
 };
@@ -38,7 +38,7 @@ struct Process {
   bool is_initialized = false, is_finalized = false, returns_errors = false;
   std::atomic<int> callers = 0;
   std::deque<Request> requests;  // all, by number - 1
-  // Of each peer, numbers of what it has sent that has not arrived, and of receives from it.
+  // By peer, the numbers of its undelivered sends, and of receives from it.
   std::vector<std::deque<int>> sent_by, receives_of;
 };
 
@@ -67,12 +67,12 @@ thread_local MpiStandIn::World* current_world = nullptr;
 thread_local int current_process = -1;
 thread_local unsigned calls = 0;
 
-// A call of the current thread, whose process is alone in MPI meanwhile.
+// A call by the current thread, which must be the only one of its process in MPI.
 class Call {
  public:
   explicit Call(const char* name) : name_(name), world_(world()) {
     const bool is_alone = process().callers.fetch_add(1) == 0;
-    if (++calls % 16 == 0) std::this_thread::yield();  // who comes at the same time is met
+    if (++calls % 16 == 0) std::this_thread::yield();  // so that concurrent calls overlap
     lock_ = std::unique_lock(world_.mutex);
     if (!is_alone) complain("is called while another thread of the process is in MPI");
   }
@@ -89,7 +89,7 @@ class Call {
   }
   [[nodiscard]] MpiStandIn::World& world() const {
     if (current_world != nullptr) return *current_world;
-    std::fprintf(stderr, "MPI stand-in: %s by a thread that is no process'\n", name_);
+    std::fprintf(stderr, "MPI stand-in: %s by a thread that belongs to no process\n", name_);
     std::abort();
   }
   void complain(const std::string& what) const {
@@ -117,24 +117,24 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
 
 int begin(const Call& call, Request request, int comm, int type, int tag) {
   call.needs_start();
-  call.needs(comm == MPI_COMM_WORLD && type == MPI_BYTE && tag == 0, "has odd arguments");
+  call.needs(comm == MPI_COMM_WORLD && type == MPI_BYTE && tag == 0, "has unexpected arguments");
   call.needs(call.process().returns_errors, "would end the program at an error");
   for (const Request& other : call.process().requests)
     if (!other.is_taken && (request.is_receive || other.is_receive))
       call.needs(!overlap(request.data, other.data), "gets memory that a pending request has");
-  request.looks = static_cast<int>(call.world().random() % 4);
+  request.polls = static_cast<int>(call.world().random() % 4);
   call.process().requests.push_back(std::move(request));
   return static_cast<int>(call.process().requests.size());
 }
 
-// What was sent by `peer` and has a receive, in order.
+// Delivers messages of `peer` for which there is a receive, in order.
 void deliver(const Call& call, int peer) {
   auto& sent = call.process().sent_by[static_cast<std::size_t>(peer)];
   auto& receives = call.process().receives_of[static_cast<std::size_t>(peer)];
   while (!sent.empty() && !receives.empty()) {
     Request& send = call.of(peer).requests[static_cast<std::size_t>(sent.front() - 1)];
     Request& receive = call.process().requests[static_cast<std::size_t>(receives.front() - 1)];
-    if (--receive.looks >= 0) return;
+    if (--receive.polls >= 0) return;
     sent.pop_front();
     receives.pop_front();
     call.needs(std::all_of(receive.data.begin(), receive.data.end(),

@@ -15,10 +15,11 @@
 namespace muo {
 namespace {
 
-// What the header promises, relative.
+// The relative error bound that the header states.
 constexpr double kBound = 1e-13;
 
-// cos(2 pi v) in long double, exact but for its own rounding: from the nearest quarter turn.
+// cos(2 pi v) in long double, computed from the nearest quarter turn: exact except for its own
+// rounding.
 long double cosine(std::uint32_t second) {
   const long double quarters = static_cast<long double>(second) * 0x1p-30L;
   const long double nearest = std::nearbyint(quarters);
@@ -40,7 +41,8 @@ long double radius(std::uint32_t first) {
   return std::sqrt(-2 * (u > 0.5L ? std::log1p(u - 1) : std::log(u)));
 }
 
-// Ends, neighbours of powers of two, of their halves' roots and of quarter turns, and any words.
+// The extremes, neighbours of powers of two, of the roots of their halves and of quarter turns, and
+// arbitrary words.
 std::vector<std::uint32_t> words() {
   std::vector<std::uint32_t> out;
   for (int bit = 0; bit < 32; ++bit)
@@ -81,14 +83,14 @@ TEST(BoxMuller, IsExactAtTheEndsAndSymmetric) {
   }
 }
 
-// nvcc contracts multiply-adds, the host's compiler is told not to.
+// nvcc contracts multiply-adds; the host's compiler is told not to by an option.
 TEST(BoxMuller, ContractionOfMultiplyAddsChangesNothing) {
   const std::vector<std::uint32_t> all = words();
   for (std::size_t i = 1; i < all.size(); ++i)
     ASSERT_EQ(box_muller(all[i - 1], all[i]), test::contracted_box_muller(all[i - 1], all[i]));
 }
 
-// FNV-1a of all bits, so that a run can be repeated years later, by another compiler.
+// FNV-1a of all bits, so that a run can be repeated years later with another compiler.
 TEST(BoxMuller, NeverChanges) {
   const std::vector<std::uint32_t> all = words();
   std::uint64_t hash = 0xCBF29CE484222325U;

@@ -1,5 +1,5 @@
-// Compiled with -ffp-contract=fast (tests/CMakeLists.txt). Under a name of its own, or the linker
-// could take the functions of another file's headers.
+// Compiled with -ffp-contract=fast (tests/CMakeLists.txt), in a namespace of its own so that the
+// linker does not merge it with inline functions of other files.
 #define muo muo_contracted  // NOLINT(readability-identifier-naming)
 #include "base/box_muller.h"
 #undef muo

@@ -4,7 +4,7 @@
 
 namespace muo::test {
 
-// box_muller(), compiled with contraction of multiply-adds wherever the compiler likes, as nvcc
+// box_muller(), compiled with contraction of multiply-adds wherever the compiler chooses, as nvcc
 // compiles kernels.
 double contracted_box_muller(std::uint32_t first, std::uint32_t second);
 

@@ -8,7 +8,7 @@
 namespace muo {
 namespace {
 
-// RFC 3720, B.4, and the check value of the catalogues of CRCs.
+// The examples of RFC 3720, B.4, and the check value of the CRC catalogues.
 TEST(Crc32c, IsThatOfTheStandard) {
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);
   EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);

@@ -118,7 +118,7 @@ TEST_F(DurableFiles, NoFailureOfTheDiskIsIgnored) {
   struct Case {
     const char* function;
     int calls;
-    std::function<void(const fs::path& file)> act;  // on a file with a whole line and part of one
+    std::function<void(const fs::path& file)> act;  // `file` has a whole line and a partial one
   };
   const auto append = [](const fs::path& file) {
     AppendOnlyFile(file, AppendOnlyFile::Past::kWholeLines).sync();
@@ -135,7 +135,7 @@ TEST_F(DurableFiles, NoFailureOfTheDiskIsIgnored) {
          AppendOnlyFile(file.string() + "2", AppendOnlyFile::Past::kNone);
        }},
       {"fsync", 1, [](const fs::path& file) { sync_directory(file.parent_path()); }},
-      // The folder's own parent is synced, too.
+      // The parent of the folder itself is synced, too.
       {"fsync", 3, [](const fs::path& file) { make_directories(file.parent_path() / "a" / "b"); }}};
   for (std::size_t i = 0; i < cases.size(); ++i)
     for (int n = 1; n <= cases[i].calls + 1; ++n) {

@@ -12,9 +12,9 @@
 namespace muo {
 namespace {
 
-constexpr std::size_t kMapped = std::size_t{4} << 20;  // is not read at once
+constexpr std::size_t kMapped = std::size_t{4} << 20;  // large enough to be mapped
 
-// libyaml, for one, takes no null for an empty text.
+// libyaml, for example, does not accept null for an empty text.
 TEST(FileBytes, AnEmptyFileHasAnAddress) {
   const test::TemporaryDirectory dir;
   test::write_file(dir.path() / "empty", "");
@@ -28,7 +28,7 @@ TEST(FileBytesDeathTest, OfAFileCutShortNameItAndEndTheProgram) {
   for (const char* name : {"first", "second", "third"})
     test::write_file(dir.path() / name, std::string(kMapped, 'x'));
   const FileBytes first(dir.path() / "first");
-  static_cast<void>(FileBytes(dir.path() / "third"));  // what was mapped before is not named
+  static_cast<void>(FileBytes(dir.path() / "third"));  // a former mapping must not be named
   const FileBytes second(dir.path() / "second");
   const auto read_cut = [&] {
     std::filesystem::resize_file(dir.path() / "second", 1);

@@ -17,7 +17,7 @@ TEST(Philox, GivesTheKnownAnswers) {
   constexpr std::uint32_t kOnes = 0xFFFFFFFF;
   EXPECT_EQ(philox({kOnes, kOnes, kOnes, kOnes}, ~std::uint64_t{0}),
             (Words{0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD}));
-  // Digits of pi: every word differs, so that a swapped one shows.
+  // Digits of pi: all words differ, so that swapped ones are noticed.
   EXPECT_EQ(philox({0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344}, 0x299F31D0A4093822),
             (Words{0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1}));
 }
@@ -63,7 +63,8 @@ TEST(CounterRandom, NormalHasTheMomentsOfANormal) {
     for (double& moment : moments)
       moment += (power *= x) / kDraws;
   }
-  // Deviation of the mean of x^k is sqrt((E x^2k - (E x^k)^2) / n); six of them.
+  // The standard deviation of the mean of x^k is sqrt((E x^2k - (E x^k)^2) / n); the bound is six
+  // of them.
   const double root = 6.0 / std::sqrt(static_cast<double>(kDraws));
   EXPECT_NEAR(moments[0], 0.0, root * 1.0);
   EXPECT_NEAR(moments[1], 1.0, root * std::sqrt(2.0));

@@ -16,7 +16,7 @@ float joined(float value) {
   return join_float(parts.upper, parts.lower);
 }
 
-// Every number whose upper half is one of these, and all of its lower halves.
+// Every number whose upper half is one of these: all lower halves.
 TEST(SplitFloat, KeepsEveryNumberButTiesAndThoseWithinAnUlp) {
   for (const std::uint32_t upper : {0x0000U, 0x0001U, 0x007FU, 0x0080U, 0x3F7FU, 0x3F80U, 0x4049U,
                                     0x7F7EU, 0x7F7FU, 0x8000U, 0x8001U, 0xBF7FU, 0xFF7FU})
@@ -31,7 +31,7 @@ TEST(SplitFloat, KeepsEveryNumberButTiesAndThoseWithinAnUlp) {
       } else {
         ASSERT_EQ(bits_of(got), bits) << std::hex << bits;
       }
-      // The replica is that of what is kept, and nothing moves from then on.
+      // The bf16 of the stored number is the replica, and storing it again changes nothing.
       ASSERT_EQ(to_bf16(got).bits, parts.upper.bits) << std::hex << bits;
       ASSERT_EQ(bits_of(joined(got)), bits_of(got)) << std::hex << bits;
     }

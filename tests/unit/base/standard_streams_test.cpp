@@ -10,7 +10,8 @@
 namespace muo {
 namespace {
 
-// What the descriptors are of once those in `closed` were closed.
+// Describes the standard descriptors after those in `closed` were closed and
+// open_standard_streams() was called.
 std::string opened(std::initializer_list<int> closed) {
   for (const int descriptor : closed)
     ::close(descriptor);
@@ -32,7 +33,7 @@ int kept(std::initializer_list<int> closed) {
   return all.ends_with(" /dev/zero ") ? null : -1;
 }
 
-// Each in a process of its own, whose standard input may be /dev/null already.
+// Each case runs in a process of its own, whose standard input may already be /dev/null.
 TEST(StandardStreamsDeathTest, AreOpenedWhereTheyAreClosed) {
   const int before = kept({});
   EXPECT_GE(before, 0);

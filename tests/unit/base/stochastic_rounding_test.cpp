@@ -43,7 +43,7 @@ TEST(StochasticRounding, LeavesWhatIsABf16AndWhatIsNoNumber) {
   }
 }
 
-// As resumed runs, and other backends, must have the same.
+// Golden values: resumed runs and other backends must have the same noise.
 TEST(RoundingNoise, IsWhatItWas) {
   EXPECT_EQ(RoundingNoise(kRandom, 0)(0), 1928980289U);
   EXPECT_EQ(RoundingNoise(kRandom, 12)(345), 3979661105U);
@@ -67,7 +67,7 @@ class Bins {
   double draws_ = 0;
 };
 
-// Of many elements in one update, and of one element over many updates.
+// Covers many elements in one update, and one element over many updates.
 TEST(RoundingNoise, IsUniformOverElementsAndOverUpdates) {
   for (const std::int64_t base :
        {std::int64_t{0}, std::int64_t{1} << 20, (std::int64_t{1} << 33)}) {

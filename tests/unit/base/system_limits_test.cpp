@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-// A system by its files, which this process' limits are read from.
+// A fake system: files from which this process' limits are read.
 class SystemLimits : public testing::Test {
  protected:
   SystemLimits() { file("proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable:    8388608 kB\n"); }
@@ -25,7 +25,7 @@ class SystemLimits : public testing::Test {
     test::write_file(root() / name, contents);
   }
   void group_is(const std::string& lines) const { file("proc/self/cgroup", lines); }
-  // A group of version 2, with its memory in MiB; a negative limit means that there is none.
+  // Writes a version 2 group with its memory in MiB; a negative limit means no limit.
   void memory_of(const std::string& directory, int limit, int used, int reclaimable = 0) const {
     file(directory + "/memory.max", limit < 0 ? "max\n" : std::to_string(limit * kMiB) + "\n");
     file(directory + "/memory.current", std::to_string(used * kMiB) + "\n");
@@ -78,14 +78,14 @@ TEST_F(SystemLimits, OfMemoryAreThoseOfTheTightestAncestor) {
   expect_memory(0, "limit of the cgroup /user.slice");
 }
 
-// As in a container with its own cgroup namespace: the mount's top is the process' own group.
+// In a container with its own cgroup namespace, the top of the mount is the process' own group.
 TEST_F(SystemLimits, OfAContainersOwnNamespaceAreAtTheMountPoint) {
   file("proc/self/mountinfo", kVersion2);
   group_is("0::/\n");
   memory_of("sys/fs/cgroup", 512, 10);
   expect_memory(502, "limit of the cgroup /");
   memory_of("sys/fs/other", 1, 0);
-  group_is("0::/../other\n");  // moved out of what the namespace shows
+  group_is("0::/../other\n");  // moved out of the namespace
   expect_memory(502, "limit of the cgroup /");
 }
 
@@ -114,7 +114,7 @@ TEST_F(SystemLimits, OfVersion1AreInTheControllersOwnHierarchy) {
   expect_quota(3, "/slurm");
 }
 
-// The host's path in /proc/self/cgroup, and a mount that shows the container's part alone.
+// /proc/self/cgroup has the host's path, and the mount shows only the container's part.
 TEST_F(SystemLimits, OfAContainerWithTheHostsPathAreBelowItsMount) {
   file("proc/self/mountinfo",
        "35 31 0:32 /docker/a\\134b /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
@@ -128,11 +128,11 @@ TEST_F(SystemLimits, OfAContainerWithTheHostsPathAreBelowItsMount) {
   limit("sys/fs/cgroup/memory/inner", 50);
   group_is("5:memory:/docker/a\\b/inner\n");
   expect_memory(50, "limit of the cgroup /docker/a\\b/inner");
-  group_is("5:memory:/docker/another\n");  // the mount does not show it
+  group_is("5:memory:/docker/another\n");  // not visible in the mount
   expect_memory(100, "limit of the cgroup /");
 }
 
-// None of the mounts that /proc names is there, as another one was mounted on them.
+// None of the mounts in /proc is visible, as another one was mounted over them.
 TEST_F(SystemLimits, AreFoundAtTheUsualPlaceWhereMountsAreHidden) {
   file("proc/self/mountinfo", "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
   group_is("0::/job\n");

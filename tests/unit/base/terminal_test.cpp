@@ -22,7 +22,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A Terminal whose output lands in a file.
+// A Terminal whose output is a file.
 class TerminalTest : public testing::Test {
  protected:
   TerminalTest() : fd_(open((directory_.path() / "out").c_str(), O_RDWR | O_CREAT, 0600)) {}
@@ -74,7 +74,7 @@ TEST_F(TerminalLog, HasPlainLinesNowAndThen) {
   EXPECT_EQ(written(), "a\nnote\nc\nlast\n");
 }
 
-// The master's end of a terminal of so many columns; its other end is `device`.
+// The master end of a pseudo-terminal with a given number of columns; `device` is its other end.
 class PseudoTerminal {
  public:
   explicit PseudoTerminal(unsigned short columns) {
@@ -84,7 +84,7 @@ class PseudoTerminal {
     close(master_);
     close(device);
   }
-  // A container may have none: nothing is mounted at /dev/pts.
+  // A container may have no pseudo-terminals: nothing is mounted at /dev/pts.
   [[nodiscard]] bool missing() const { return device < 0; }
   PseudoTerminal(const PseudoTerminal&) = delete;
   PseudoTerminal& operator=(const PseudoTerminal&) = delete;
@@ -192,7 +192,7 @@ TEST(Printable, KeepsTextAndDisarmsTheRest) {
   EXPECT_EQ(printable("\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"),
             "\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80");
   EXPECT_EQ(printable("x\x1b[2Jy\r\x7F"), "x?[2Jy??");
-  EXPECT_EQ(printable("\xC3"), "?");            // cut short
+  EXPECT_EQ(printable("\xC3"), "?");            // incomplete
   EXPECT_EQ(printable("\x80\xC0\xAF"), "???");  // stray, overlong
   EXPECT_EQ(printable("\xED\xA0\x80"), "???");  // surrogate
   EXPECT_EQ(printable("\xC2\x9Bm"), "??m");     // a C1 control sequence introducer

@@ -25,7 +25,7 @@ namespace {
 
 using test::message_of;
 
-// For its life no thread can be started: none gets a stack as large as is asked for.
+// While it exists no thread can be started: the default stack size is too large.
 class NoMoreThreads {
  public:
   NoMoreThreads() {
@@ -88,7 +88,7 @@ TEST(ParallelFor, ThrowsWhatTheFirstOfSeveralThrew) {
   }
 }
 
-// In a process each: what it takes no thread gives back.
+// Each case runs in a process of its own, because the setup cannot be undone.
 class SignalsDeathTest : public testing::Test {
  protected:
   SignalsDeathTest() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
@@ -154,7 +154,7 @@ TEST_F(SignalsDeathTest, ALimitOnTheSizeOfFilesIsAnErrorOfTheWrite) {
       testing::ExitedWithCode(0), "");
 }
 
-// What the process was started with, nohup's ignoring of SIGHUP or a shell's blocking, it keeps.
+// Signal state inherited at the start is kept: nohup ignores SIGHUP, a shell may block signals.
 TEST_F(SignalsDeathTest, ThatWereBlockedBeforeStayBlocked) {
   EXPECT_EXIT(
       {

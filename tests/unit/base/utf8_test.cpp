@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Every code point in the form that its size asks for.
+// A code point in the form for its size.
 std::string encoded(std::uint32_t code) {
   const auto byte = [](std::uint32_t value) { return static_cast<char>(value); };
   const auto tail = [&](int shift) { return byte(0x80U | ((code >> shift) & 0x3FU)); };

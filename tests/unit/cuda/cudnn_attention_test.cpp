@@ -22,8 +22,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// cuDNN makes plans for a GPU that is described to it, given a driver to load kernels with. That
-// is the fake one, so these tests run in a child process that finds it first.
+// cuDNN makes plans for a described GPU if it finds a driver to load kernels with: here the fake
+// one, so these tests run in a child process with that driver on its library path.
 constexpr const char* kChild = "MUO_TEST_FAKE_DRIVER";
 
 std::filesystem::path this_program() { return std::filesystem::read_symlink("/proc/self/exe"); }
@@ -50,7 +50,7 @@ void with_fake_driver(const std::function<void()>& body) {
   in_child(folder, body);
 }
 
-// One of Hopper with 132 multiprocessors, in the form that cuDNN 9 writes and reads.
+// A Hopper GPU with 132 multiprocessors, in cuDNN 9's own format.
 const cuda::DescribedGpu kHopper{.capability = 90, .properties = R"({
   "cudaDeviceId": 0, "deviceVer": 900, "driverVer": 13000, "deviceName": "Hopper",
   "multiProcessorCount": 132, "warpSize": 32, "pciDeviceId": 0, "isTccDriver": 0,
@@ -70,10 +70,10 @@ AttentionProblem problem(std::int64_t h, std::int64_t kv_heads, std::int64_t win
           .window = window,
           .scale = static_cast<float>(1.0 / std::sqrt(h))};
 }
-constexpr std::int64_t kPlain = 2048;  // a window that hides nothing
+constexpr std::int64_t kPlain = 2048;  // a window that covers all keys
 
 void expect_plan(const AttentionProblem& p, AttentionDirection direction, bool deterministic) {
-  EXPECT_THAT(cuda::cudnn_attention_elsewhere(p, direction, deterministic, kHopper).why_not,
+  EXPECT_THAT(cuda::cudnn_attention_support_on(p, direction, deterministic, kHopper).why_not,
               IsEmpty());
 }
 
@@ -107,7 +107,7 @@ TEST(CudnnAttention, DeterministicGradientsNeedMemoryOfTheScores) {
   with_fake_driver([] {
     const AttentionProblem p = problem(64, 12, kPlain);
     const auto workspace = [&](AttentionDirection direction, bool deterministic) {
-      return cuda::cudnn_attention_elsewhere(p, direction, deterministic, kHopper).workspace;
+      return cuda::cudnn_attention_support_on(p, direction, deterministic, kHopper).workspace;
     };
     const std::int64_t scores = 2 * p.b * p.heads * p.t * p.t;
     const std::int64_t gradient = 4 * p.b * p.heads * p.t * p.h;
@@ -121,8 +121,8 @@ TEST(CudnnAttention, DeterministicGradientsNeedMemoryOfTheScores) {
   });
 }
 
-// With cuDNN's own answers: a step of depth 12 with 32 rows computes gradients itself only because
-// deterministic ones need 1.5 GiB.
+// With cuDNN's own results: a step of depth 12 with 32 rows uses our own backward only because
+// deterministic gradients need 1.5 GiB.
 TEST(CudnnAttention, WhatItSaysOfDepth12DecidesEachDirection) {
   with_fake_driver([] {
     AttentionSize size{.b = 32,
@@ -137,8 +137,8 @@ TEST(CudnnAttention, WhatItSaysOfDepth12DecidesEachDirection) {
       return choose_attention(
           size, direction,
           [&] {
-            return cuda::cudnn_attention_elsewhere(cuda::problem_of(size), direction,
-                                                   size.method.deterministic, kHopper);
+            return cuda::cudnn_attention_support_on(cuda::problem_of(size), direction,
+                                                    size.method.deterministic, kHopper);
           },
           {}, false);
     };
@@ -156,7 +156,7 @@ TEST(CudnnAttention, WhatItSaysOfDepth12DecidesEachDirection) {
 TEST(CudnnAttention, SaysWhatItRefuses) {
   with_fake_driver([] {
     const auto refusal = [](const AttentionProblem& p, AttentionDirection direction) {
-      return cuda::cudnn_attention_elsewhere(p, direction, true, kHopper).why_not;
+      return cuda::cudnn_attention_support_on(p, direction, true, kHopper).why_not;
     };
     EXPECT_THAT(
         refusal(problem(20, 4, 511), AttentionDirection::kForward),
@@ -167,7 +167,7 @@ TEST(CudnnAttention, SaysWhatItRefuses) {
   });
 }
 
-// Of the sizes that tests of kernels and models have, and of what is at the borders.
+// Sizes used in tests of kernels and models, and limits.
 TEST(CudnnAttention, TheSimtTiersStandInTakesWhatItTakes) {
   with_fake_driver([] {
     std::vector<AttentionProblem> problems;
@@ -180,7 +180,7 @@ TEST(CudnnAttention, TheSimtTiersStandInTakesWhatItTakes) {
     for (const AttentionProblem& p : problems)
       for (const auto direction : {AttentionDirection::kForward, AttentionDirection::kBackward}) {
         const std::string cudnns =
-            cuda::cudnn_attention_elsewhere(p, direction, true, kHopper).why_not;
+            cuda::cudnn_attention_support_on(p, direction, true, kHopper).why_not;
         EXPECT_EQ(cudnns.empty(), cudnn_answer(p, direction, true).why_not.empty())
             << "h " << p.h << ", t " << p.t << ", window " << p.window << ": " << cudnns;
       }
@@ -194,7 +194,7 @@ TEST(CudnnAttention, SaysWhenCudnnDoesNotLoad) {
   in_child(directory.path(), [] {
     EXPECT_THAT(cuda::cudnn_missing(), HasSubstr("cuDNN 9 does not load: "));
     EXPECT_THAT(
-        cuda::cudnn_attention_here(problem(64, 12, kPlain), AttentionDirection::kForward, true)
+        cuda::cudnn_attention_support(problem(64, 12, kPlain), AttentionDirection::kForward, true)
             .why_not,
         HasSubstr("cuDNN 9 does not load: "));
   });

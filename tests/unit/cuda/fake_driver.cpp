@@ -1,6 +1,6 @@
-// A driver that takes every kernel and runs none, built as libcuda.so.1: with it cuDNN makes its
-// plans, compilation included, on a machine without a GPU (cudnn_attention_test.cpp). Only what
-// cuDNN looks up is here; a call of anything but loading fails like the toolkit's stub.
+// A driver that accepts every kernel and runs none, built as libcuda.so.1: with it cuDNN makes its
+// plans, including compilation, on a machine without a GPU (cudnn_attention_test.cpp). It has only
+// the functions that cuDNN looks up; all but loading fail, as in the toolkit's stub.
 namespace {
 
 int some_object;

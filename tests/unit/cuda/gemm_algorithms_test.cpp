@@ -37,7 +37,8 @@ GemmAlgorithm algorithm(int id) {
 
 class GemmAlgorithmsFile : public ::testing::Test {
  protected:
-  // A table of two entries, as saved; what the text of it was replaced by, and `load` of that.
+  // Saves a table of two entries, replaces `was` by `is` in its text, and returns the result of
+  // `load`.
   std::string load_with(const std::string& was, const std::string& is) {
     GemmAlgorithms made;
     made.record(kHere, "p", algorithm(3));
@@ -70,7 +71,7 @@ TEST_F(GemmAlgorithmsFile, RestoresEveryBit) {
 
 TEST(GemmAlgorithms, OfAnotherProcessTakeTheirPlace) {
   GemmAlgorithms theirs, ours;
-  EXPECT_TRUE(ours.adopt(theirs.text(), kHere));  // it has measured nothing
+  EXPECT_TRUE(ours.adopt(theirs.text(), kHere));  // nothing measured
   theirs.record(kHere, "p", algorithm(1));
   theirs.record(kHere, "q", algorithm(2));
   ours.record(kHere, "p", algorithm(3));
@@ -104,7 +105,8 @@ TEST_F(GemmAlgorithmsFile, IsNotUsedWithAnotherLibraryOrGpu) {
   }
 }
 
-// Two runs that share a file: who writes last keeps what the other measured, and its own of both.
+// Two runs that share a file: the last writer keeps the other's entries, and its own where both
+// have one.
 TEST_F(GemmAlgorithmsFile, KeepsWhatOthersAdded) {
   GemmAlgorithms one, two;
   for (GemmAlgorithms* each : {&one, &two})
@@ -119,9 +121,9 @@ TEST_F(GemmAlgorithmsFile, KeepsWhatOthersAdded) {
   loaded.load(path, kHere);
   EXPECT_EQ(loaded.find(kHere, "p"), algorithm(1));
   EXPECT_EQ(loaded.find(kHere, "q"), algorithm(3));
-  // Measured afresh, and what is not stays.
+  // `fresh`: measured again; other entries stay.
   GemmAlgorithms fresh;
-  fresh.use({.path = path, .fresh = true, .must = false}, kHere);
+  fresh.use({.path = path, .fresh = true, .required = false}, kHere);
   EXPECT_EQ(fresh.size(), 0);
   EXPECT_FALSE(fresh.must_measure());
   fresh.record(kHere, "q", algorithm(4));
@@ -143,9 +145,9 @@ TEST_F(GemmAlgorithmsFile, WhatIsNoTableIsRefused) {
   EXPECT_THAT(load_with("{", ""), HasSubstr("gemm.json: not a table of GEMM algorithms"));
   EXPECT_THAT(load_with("muograph-gemm", "muograph-gem"), HasSubstr("its format is not"));
   EXPECT_THAT(load_with("\"version\": 1", "\"version\": 2"), HasSubstr("version 2, expected 1"));
-  EXPECT_THAT(load_with("\"p\"", "\"q\""), HasSubstr("twice: q"));
-  EXPECT_THAT(load_with("0xf", "0xg"), HasSubstr("is not a word"));
-  EXPECT_THAT(load_with("\"0xf", "\"f"), HasSubstr("is not a word"));
+  EXPECT_THAT(load_with("\"p\"", "\"q\""), HasSubstr("duplicate entry: q"));
+  EXPECT_THAT(load_with("0xf", "0xg"), HasSubstr("is not a hexadecimal word"));
+  EXPECT_THAT(load_with("\"0xf", "\"f"), HasSubstr("is not a hexadecimal word"));
   EXPECT_THAT(load_with("\"tile\"", "\"title\""), HasSubstr("not a table of GEMM algorithms"));
   EXPECT_THAT(load_with("\"words\": [", "\"words\": [\"0x0\","), HasSubstr("9 words, expected 8"));
 }

@@ -18,7 +18,7 @@ namespace {
 using test::HostTensor;
 using test::random_tensor;
 
-// MUO_TEST_BACKEND=cuda on a GPU, simt against the stand-in of cuBLASLt.
+// With MUO_TEST_BACKEND=cuda on a GPU, with simt against the stand-in for cuBLASLt.
 class GemmOnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -29,7 +29,7 @@ class GemmOnGpu : public ::testing::Test {
   void TearDown() override { cuda::gemm_algorithms().set_measuring(false); }
 };
 
-// Sizes that no other test uses: plans are kept as long as the process lives.
+// Sizes that no other test uses, as plans are kept for the life of the process.
 TEST_F(GemmOnGpu, MeasuresAProblemOnceAndLeavesItsTensorsAlone) {
   const HostTensor a = random_tensor({200, 328}, "a").rounded(DType::kBF16);
   const HostTensor b = random_tensor({136, 328}, "b").rounded(DType::kBF16);
@@ -37,7 +37,7 @@ TEST_F(GemmOnGpu, MeasuresAProblemOnceAndLeavesItsTensorsAlone) {
   const HostTensor d = c.copy();
   const std::size_t before = cuda::gemm_algorithms().size();
   test::KernelStream stream;
-  // d, which it adds to, is written once in spite of all the runs that measure.
+  // The product is added to d only once, although measuring computes it many times.
   const auto add = [&] {
     gemm(stream, {.d = d, .c = d, .a = a, .b = b, .beta = 1.0F, .transpose_b = true});
     stream.synchronize();
@@ -59,11 +59,11 @@ TEST_F(GemmOnGpu, MeasuresAProblemOnceAndLeavesItsTensorsAlone) {
 TEST(GemmMeasuring, RepeatsAProductForAMillisecondButAtMostAHundredTimes) {
   EXPECT_EQ(cuda::measuring_repeats(3.0F), 1);
   EXPECT_EQ(cuda::measuring_repeats(0.25F), 4);
-  EXPECT_EQ(cuda::measuring_repeats(0.0078125F), 100);  // else 128
+  EXPECT_EQ(cuda::measuring_repeats(0.0078125F), 100);  // capped; would be 128
   EXPECT_EQ(cuda::measuring_repeats(0.0F), 100);
 }
 
-// Its handle is made and its kernel loaded then.
+// Its handle is created and its kernel loaded during the capture.
 TEST_F(GemmOnGpu, AProductMayFirstComeInACapture) {
   cuda::gemm_algorithms().set_measuring(false);
   const HostTensor a = random_tensor({56, 136}, "a").rounded(DType::kBF16);
@@ -90,10 +90,10 @@ TEST_F(GemmOnGpu, RefusesToMeasureDuringACapture) {
     return stream.capture([&] { gemm(stream, {.d = d, .a = a, .b = b}); });
   };
   EXPECT_THAT(test::message_of<Error>([&] { static_cast<void>(capture()); }),
-              testing::HasSubstr("while its stream captures"));
+              testing::HasSubstr("during a capture of its stream"));
   gemm(stream, {.d = eager, .a = a, .b = b});
   stream.synchronize();
-  const auto graph = capture();  // known by now
+  const auto graph = capture();  // the algorithm is known by now
   stream.launch(*graph);
   stream.synchronize();
   EXPECT_EQ(d.doubles(), eager.doubles());

@@ -29,7 +29,7 @@ std::vector<float> random(std::int64_t count, const char* name) {
   return out;
 }
 
-// Element (row, column) of op(x) for matrix `batch` of a column-major library.
+// Element (row, column) of op(x) for matrix `batch`, in the library's column-major layout.
 float at(const std::vector<float>& data, const ColumnMajorMatrix& x, std::int64_t batch,
          std::int64_t row, std::int64_t column) {
   if (x.transpose) std::swap(row, column);
@@ -38,7 +38,7 @@ float at(const std::vector<float>& data, const ColumnMajorMatrix& x, std::int64_
   return data.at(static_cast<std::size_t>(batch * x.stride + column * x.leading + row));
 }
 
-// What cuBLASLt does with the description: d = op(first) op(second), all column-major.
+// The product as cuBLASLt computes it from the description: d = op(first) op(second), column-major.
 std::vector<float> multiply(const ColumnMajorProblem& p, const std::vector<float>& first,
                             const std::vector<float>& second, std::int64_t batch, std::int64_t k) {
   std::vector<float> d(static_cast<std::size_t>(batch * p.result.rows * p.result.columns));
@@ -81,7 +81,8 @@ TEST(GemmProblem, ColumnMajorLibrariesAreAskedForTheSameProduct) {
       }
 }
 
-// Rows 2 and 3 of op(a) times the first four columns of op(b), of matrices of 5 x 5 in the end.
+// Rows 2 and 3 of op(a) times the first four columns of op(b), where all matrices are 5 x 5 but the
+// last.
 TEST(GemmProblem, OfARunOfRowsLeavesOutWhatIsBesideIt) {
   constexpr std::int64_t kWhole = 5, kBatch = 2, kK = 3, kRow = 2;
   for (const bool transpose : {false, true}) {
@@ -103,7 +104,7 @@ TEST(GemmProblem, OfARunOfRowsLeavesOutWhatIsBesideIt) {
     part.whole = kWhole;
     const std::int64_t skipped = transpose ? kRow : kRow * kK;
     std::vector<float> a(x.begin() + skipped, x.end());
-    a.resize(x.size());  // nothing of it is read
+    a.resize(x.size());  // the tail is not read
     const cuda::ColumnMajorProblem columns = cuda::column_major(part);
     for (std::int64_t l = 0; l < kBatch; ++l)
       for (std::int64_t i = 0; i < part.m; ++i)
@@ -127,7 +128,7 @@ TEST(GemmProblem, SaysWhereTheAddendComesFrom) {
   args.beta = 2.0F;
   EXPECT_EQ(cuda::problem_of(args).addend, GemmProblem::Addend::kNone);
   args.c = tensor(c, {3, 4});
-  EXPECT_EQ(cuda::problem_of(args).addend, GemmProblem::Addend::kApart);
+  EXPECT_EQ(cuda::problem_of(args).addend, GemmProblem::Addend::kSeparate);
   args.c = args.d;
   EXPECT_EQ(cuda::problem_of(args).addend, GemmProblem::Addend::kInPlace);
   args.beta = 0.0F;
@@ -168,7 +169,7 @@ TEST(GemmProblem, EqualTextsMeanEqualProblems) {
   vary([](GemmProblem& p) { p.out = DType::kBF16; });
   vary([](GemmProblem& p) { p.transpose_a = true; });
   vary([](GemmProblem& p) { p.transpose_b = true; });
-  vary([](GemmProblem& p) { p.addend = GemmProblem::Addend::kApart; });
+  vary([](GemmProblem& p) { p.addend = GemmProblem::Addend::kSeparate; });
   vary([](GemmProblem& p) { p.alignment = {.a = 2, .b = 4, .c = 8, .d = 1}; });
   vary([](GemmProblem& p) { p.workspace = 128 << 20; });
   std::set<std::string> texts;

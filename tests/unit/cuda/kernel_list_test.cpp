@@ -22,7 +22,7 @@ TEST(KernelList, HasEveryKernelOnce) {
     EXPECT_TRUE(functions.contains(kernel)) << "a kernel of collectives";
 }
 
-// nvcc announces the kernels of a file all together, and puts the file's name into each one's.
+// nvcc registers the kernels of a file together, and includes the file's name in theirs.
 TEST(KernelList, HasThoseOfEveryFile) {
   int files = 0;
   for (const char* room : {"/src/kernels/cuda", "/src/runtime/cuda"})

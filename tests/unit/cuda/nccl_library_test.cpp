@@ -27,7 +27,7 @@ TEST(NcclLibrary, AnotherLibraryIsNotTakenForIt) {
               AllOf(HasSubstr("libm.so.6"), HasSubstr("of an unknown version")));
 }
 
-// NVIDIA's own: every function is there, and those that need no GPU work.
+// NVIDIA's own library: every function exists, and those that need no GPU work.
 TEST(NcclLibrary, NvidiasHasAllThatWeCall) {
   const nccl::Library library = nccl::load("libnccl.so.2");
   if (library.missing.find("does not load") != std::string::npos) GTEST_SKIP() << library.missing;

@@ -1,4 +1,4 @@
-// CORE bundles, beside what nanochat makes of tests/golden/core
+// Compares CORE bundles with nanochat's results on tests/golden/core
 // (scripts/golden/make_core_golden.py).
 #include "data/examples/core_bundle.h"
 
@@ -70,7 +70,7 @@ TEST(CoreBundle, IsReadAndRenderedAsByNanochat) {
   }
 }
 
-// The tokens that are scored, too: its start and end indices.
+// Also compares the scored tokens with nanochat's start and end indices.
 TEST(CoreBundle, IsScoredWhereNanochatScoresIt) {
   const std::vector<CoreTask> tasks = read_core_bundle(golden() / "bundle", 8);
   const auto bytes = open_tokenizer("byte");
@@ -112,10 +112,10 @@ TEST(CoreBundle, LongPromptsLoseTheirBeginning) {
     EXPECT_EQ(cut.rows[i].scored_tokens(), whole.rows[i].scored_tokens());
   }
   EXPECT_THAT(message_of<InputError>([&] { tokenize_core(task, *bytes, kBosToken, 4, 1); }),
-              HasSubstr("animals.jsonl: line 1: what is scored has"));
+              HasSubstr("animals.jsonl: line 1: the scored part has"));
 }
 
-// A bundle of one task of each type, which single files of it are replaced in.
+// A bundle with one task of each type, in which tests replace single files.
 class BrokenBundle : public testing::Test {
  protected:
   BrokenBundle() {
@@ -177,7 +177,7 @@ TEST_F(BrokenBundle, NamesWhatIsWrongInAnItem) {
 
 TEST_F(BrokenBundle, NamesWhatIsWrongWithTasks) {
   expect("core.yaml", yaml_with("schema", "riddle"),
-         ": line 3: b: icl_task_type \"riddle\" is unknown: there are multiple_choice, schema and "
+         ": line 3: b: icl_task_type \"riddle\" is unknown: expected multiple_choice, schema or "
          "language_modeling");
   expect("core.yaml", yaml_with("label: b, ", ""), ": line 3: a task without label");
   expect("core.yaml", yaml_with("label: b", "label: a"),
@@ -187,7 +187,7 @@ TEST_F(BrokenBundle, NamesWhatIsWrongWithTasks) {
   expect("core.yaml", yaml_with("[1]", "[-1]"),
          ": line 4: num_fewshot is not a list of numbers from 0 to 1000");
   expect("core.yaml", yaml_with("[1]", "[1], continuation_delimiter: ~"),
-         ": line 4: c: continuation_delimiter is not a text");
+         ": line 4: c: continuation_delimiter is not a string");
   for (const std::string file : {"/etc/passwd", "../b.jsonl", "x/../../b.jsonl", ".."})
     expect("core.yaml", yaml_with("b.jsonl", file),
            ": line 3: b: dataset_uri \"" + file +
@@ -211,7 +211,7 @@ TEST_F(BrokenBundle, NamesMissingBaselinesAndFiles) {
 TEST_F(BrokenBundle, WantsExamplesForTheShots) {
   EXPECT_EQ(message(2), "no exception");
   EXPECT_THAT(message(1),
-              HasSubstr("c.jsonl: 1 solved examples before each want 2 examples or more, and "
+              HasSubstr("c.jsonl: 1 solved examples before each need at least 2 examples, but "
                         "there are 1; give more by --max-per-task, or fewer by num_fewshot"));
 }
 

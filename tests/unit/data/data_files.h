@@ -16,7 +16,7 @@
 
 namespace muo::test {
 
-// A fresh directory that goes away with its content.
+// A new directory that is removed with its contents.
 class TempDir {
  public:
   TempDir() {
@@ -34,11 +34,11 @@ class TempDir {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
   // Writes a file, creating the directories above it.
-  // NOLINTNEXTLINE(modernize-use-nodiscard): its path may be known
+  // NOLINTNEXTLINE(modernize-use-nodiscard): the caller may know the path
   std::filesystem::path write(const std::string& name, std::string_view content) const {
     auto path = path_ / name;
     std::filesystem::create_directories(path.parent_path());
-    std::filesystem::remove(path);  // ext4 flushes a file that is cut and written again: slow
+    std::filesystem::remove(path);  // ext4 flushes a truncated and rewritten file, which is slow
     std::ofstream out(path, std::ios::binary);
     out.write(content.data(), static_cast<std::streamsize>(content.size()));
     if (!out.flush()) throw std::runtime_error("cannot write " + path.string());
@@ -71,7 +71,7 @@ inline std::vector<std::int32_t> all_tokens(const data::TokenData& data) {
   return out;
 }
 
-// The text of the InputError that opening throws; empty if it throws none.
+// The text of the InputError that open_corpus() throws; empty if it throws none.
 inline std::string input_error(const data::DataOptions& options) {
   try {
     static_cast<void>(data::open_corpus(options));
@@ -81,7 +81,7 @@ inline std::string input_error(const data::DataOptions& options) {
   return {};
 }
 
-// What the byte tokenizer makes of a document.
+// The byte tokenizer's tokens of a document.
 inline std::vector<std::int32_t> document(std::string_view text) {
   std::vector<std::int32_t> out{256};
   for (const char c : text)

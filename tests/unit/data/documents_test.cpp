@@ -52,7 +52,7 @@ std::vector<InputFile> named(const std::vector<fs::path>& paths) {
   return files;
 }
 
-// All documents, with where they are from.
+// All documents, each with its location.
 std::vector<std::string> read_all(const std::vector<fs::path>& files, std::int64_t batch_bytes,
                                   const std::string& field = "text") {
   DocumentReader reader(named(files), {.field = field, .batch_bytes = batch_bytes});
@@ -108,7 +108,7 @@ TEST(DocumentReader, KeepsToItsBatchesAndCountsInput) {
   }
   EXPECT_EQ(documents, 1000U);
   EXPECT_EQ(input, static_cast<std::int64_t>(lines.size()));
-  // Progress is measured in bytes on disk, also where files are compressed.
+  // Progress is measured in bytes on disk, also for compressed files.
   for (const auto& [name, bytes] :
        {std::pair{"a.jsonl.gz", gzip(lines)}, {"a.txt.gz", gzip(lines)}}) {
     DocumentReader packed(named({dir.write(name, bytes)}), {.batch_bytes = 1000});
@@ -120,19 +120,19 @@ TEST(DocumentReader, KeepsToItsBatchesAndCountsInput) {
 }
 
 TEST(DocumentReader, BoundsWhatLiesInMemory) {
-  constexpr std::int64_t kMost = 1000;
+  constexpr std::int64_t kMax = 1000;
   const TempDir dir;
-  const std::string fits = "{\"text\": \"a\"}\n" + std::string(kMost, ' ') + "\n";
-  const std::string too_long = "{}\n" + fits + std::string(kMost + 1, ' ');
-  const std::string text(kMost, 'x');
+  const std::string fits = "{\"text\": \"a\"}\n" + std::string(kMax, ' ') + "\n";
+  const std::string too_long = "{}\n" + fits + std::string(kMax + 1, ' ');
+  const std::string text(kMax, 'x');
   const auto read = [&](const fs::path& file, std::int64_t batch_bytes) {
     return message_of<InputError>([&] {
-      DocumentReader reader(named({file}), {.batch_bytes = batch_bytes, .most_bytes = kMost});
+      DocumentReader reader(named({file}), {.batch_bytes = batch_bytes, .max_bytes = kMax});
       for (DocumentBatch batch; reader.next(batch);) {
       }
     });
   };
-  for (const std::int64_t batch_bytes : {7L, kMost, 1L << 20}) {
+  for (const std::int64_t batch_bytes : {7L, kMax, 1L << 20}) {
     EXPECT_EQ(read(dir.write("a.jsonl", fits), batch_bytes), "no exception");
     EXPECT_EQ(read(dir.write("a.txt.gz", gzip(text)), batch_bytes), "no exception");
     EXPECT_EQ(read(dir.write("a.txt", text + "x"), batch_bytes), "no exception") << "is mapped";
@@ -155,9 +155,10 @@ TEST(DocumentReader, SaysWhereALineIsWrong) {
   EXPECT_THAT(error("{\"text\": \"a\"}\n{\"text\": \n"), HasSubstr("x.jsonl: line 2: "));
   EXPECT_THAT(error("{\"body\": \"a\"}\n"),
               HasSubstr("line 1: no field 'text'; text is in 'body': choose by --field"));
-  EXPECT_THAT(error("{\"id\": 1}\n"), HasSubstr("no field 'text'; --field names the one"));
+  EXPECT_THAT(error("{\"id\": 1}\n"),
+              HasSubstr("no field 'text'; give the field that holds the text by --field"));
   EXPECT_THAT(error(R"({"messages": [{"role": "user", "content": "Hi"}]})"),
-              HasSubstr("'messages' is a conversation, and text is what is trained on: pipe the"));
+              HasSubstr("'messages' is a conversation, but training takes text: pipe the"));
   EXPECT_THAT(error("\n\n{\"text\": 5}\n"),
               HasSubstr("x.jsonl: line 3: field 'text' is not a string"));
   EXPECT_THAT(error("{\"text\": \"a\"}\n[]\n"), HasSubstr("x.jsonl: line 2: not a JSON object"));
@@ -167,7 +168,7 @@ TEST(DocumentReader, SaysWhereALineIsWrong) {
   EXPECT_THAT(error(R"({"text": 1e400})"), HasSubstr("x.jsonl: line 1: field 'text' is not a"));
 }
 
-// Of the texts of `files`, all of them.
+// All texts that the reader returns.
 std::vector<std::string> texts_of(DocumentReader& reader) {
   std::vector<std::string> out;
   DocumentBatch batch;
@@ -177,7 +178,7 @@ std::vector<std::string> texts_of(DocumentReader& reader) {
   return out;
 }
 
-// Named it is refused, in a folder left out and counted.
+// A named file is an error; one found in a folder is left out and counted.
 TEST(DocumentReader, TakesOnlyWhatIsAsItsNameSays) {
   const TempDir dir;
   const std::string line = "{\"text\": \"good\"}\n", utf16("a\0b\0", 4);
@@ -194,8 +195,8 @@ TEST(DocumentReader, TakesOnlyWhatIsAsItsNameSays) {
   refused("k.txt.gz", gzip("\xFF\xFE\x2D\x4E"),
           "k.txt.gz is UTF-16, not text; convert it to UTF-8: iconv -f UTF-16 -t UTF-8");
   refused("k.jsonl", "\xFE\xFF" + utf16, "k.jsonl: line 1: UTF-16, not UTF-8; convert it");
-  refused("f.json", "{\n  \"text\": 1\n}", "f.json is JSON of several lines each, not JSON Lines");
-  refused("l.json", "\n[{\"text\": \"a\"}]", "l.json is an array of JSON, not JSON Lines");
+  refused("f.json", "{\n  \"text\": 1\n}", "f.json is multi-line JSON, not JSON Lines");
+  refused("l.json", "\n[{\"text\": \"a\"}]", "l.json is a JSON array, not JSON Lines");
   refused("m n.json.gz", gzip("[\n"),
           concat("pipe it: zcat '", (dir.path() / "m n.json.gz").native(),
                  "' | jq -c '.[]' | muograph tokenize -"));

@@ -1,4 +1,4 @@
-// The tokenizer.json of exported models.
+// Tests the tokenizer.json of exported models.
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -34,7 +34,7 @@ std::vector<std::vector<std::int32_t>> rows_of(const TokenTask& task) {
   return out;
 }
 
-// The two golden files hold the same examples; bytes are tokens.
+// The two golden files have the same examples; tokens are bytes.
 TEST(HellaSwag, FilesOfTextAndOfTokensAreTheSame) {
   const TokenTask text =
       read_hellaswag(golden("hellaswag.jsonl"), *open_tokenizer("byte"), kOptions);
@@ -48,7 +48,7 @@ TEST(HellaSwag, FilesOfTextAndOfTokensAreTheSame) {
   }
   for (std::size_t i = 0; i < text.rows.size(); ++i)
     EXPECT_EQ(text.rows[i].scored, tokens.rows[i].scored);
-  // The context of the first example, a space, the ending; no start of document.
+  // The context of the first example, a space and the ending, without a start-of-document token.
   EXPECT_EQ(text.rows[0].scored, 24);
   EXPECT_EQ(rows_of(text)[0][0], 'A');
   EXPECT_EQ(rows_of(text)[0][24], ' ');
@@ -65,7 +65,7 @@ TEST(HellaSwag, TakesTheFirstExamples) {
       3U);
 }
 
-// datasets' copies have texts as labels; Python writes NaN; lines end as on Windows.
+// Copies by `datasets` have labels as texts; Python writes NaN; lines may end as on Windows.
 TEST(HellaSwag, IsTheSameHoweverItIsWritten) {
   const TempDir dir;
   const auto read = [&](const std::string& text) {
@@ -155,12 +155,13 @@ TEST(EvalFile, NamesWhatIsWrong) {
   EXPECT_EQ(message(eval_file(more, 1)), ": bytes after its 1 examples");
   EXPECT_EQ(message(eval_file(kExample, 1) + "x"), ": bytes after its 1 examples");
   EXPECT_EQ(message(with(0, 3)), ": example 0: it does not start with 65535; write the file again");
-  EXPECT_EQ(message(with(1, 26)), ": example 0: it has 24 bytes and says 26; write the file again");
+  EXPECT_EQ(message(with(1, 26)),
+            ": example 0: it has 24 bytes, but its header says 26; write the file again");
   EXPECT_EQ(message(with(2, 1)), ": example 0: its index is 1; write the file again");
   EXPECT_EQ(message(with(3, 2)),
-            ": example 0: its label is 2 of 2 completions; write the file again");
+            ": example 0: its label is 2, but it has 2 completions; write the file again");
   EXPECT_EQ(message(with(4, 1)),
-            ": example 0: its label is 1 of 1 completions; write the file again");
+            ": example 0: its label is 1, but it has 1 completions; write the file again");
   EXPECT_EQ(message(with(5, 0)), ": example 0: its context has no tokens; write the file again");
   EXPECT_EQ(message(with(8, 0)), ": example 0: a completion has no tokens; write the file again");
   EXPECT_EQ(message(with(6, 257)),
@@ -168,7 +169,7 @@ TEST(EvalFile, NamesWhatIsWrong) {
             "model's tokenizer");
   EXPECT_EQ(message(with(10, 600)), ": example 0: the file ends within it; write the file again");
   EXPECT_EQ(message(eval_file({65535, 26, 0, 0, 2, 1, 5, 2, 6, 6, 2, 7, 7}, 1), 2),
-            ": example 0: what is scored has 2 tokens, and rows have 2: give --row-tokens 3 or "
+            ": example 0: the scored part has 2 tokens, but rows have 2: give --row-tokens 3 or "
             "more");
 }
 

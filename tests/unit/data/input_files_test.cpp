@@ -70,14 +70,16 @@ TEST(InputFiles, PatternsAreExpandedInTheOrderOfBytes) {
   dir.write("T_3.bin", "");
   EXPECT_THAT(names(list({dir.path() / "?_*.bin"}), dir.path()),
               ElementsAre("T_3.bin", "t_10.bin", "t_2.bin"));
-  const auto literal = dir.write("star*", "x");  // a name that exists is no pattern
+  const auto literal = dir.write("star*", "x");  // an existing name is not a pattern
   dir.write("starling", "x");
   EXPECT_THAT(names(list({literal}), dir.path()), ElementsAre("star*"));
   const auto none = dir.path() / "*.none";
   EXPECT_THAT(input_error({.paths = {none}}),
               AllOf(HasSubstr(none.native()), HasSubstr("nothing matches this pattern")));
-  EXPECT_THAT(input_error({.paths = {"hf://datasets/a/b"}}), HasSubstr("fetch it (`hf download "));
-  EXPECT_THAT(input_error({.paths = {"https://a.org/b.txt"}}), HasSubstr("fetch it (`curl -LO "));
+  EXPECT_THAT(input_error({.paths = {"hf://datasets/a/b"}}),
+              HasSubstr("download it (`hf download "));
+  EXPECT_THAT(input_error({.paths = {"https://a.org/b.txt"}}),
+              HasSubstr("download it (`curl -LO "));
 }
 
 TEST(InputFiles, WhatTokenizeReadsIsRefusedByNameOnly) {
@@ -137,14 +139,14 @@ TEST(InputFiles, RefusesNamedPathsThatHoldNoFile) {
   EXPECT_THAT(error_of(std::string(5000, 'n')), HasSubstr("File name too long"));
 }
 
-// Acts as a user without rights while it lives, if the tests run as root.
+// Acts as an unprivileged user while it exists, if the tests run as root.
 class Unprivileged {
  public:
   Unprivileged() {
     if (was_root_ && ::seteuid(65534) != 0) throw std::runtime_error("seteuid");
   }
   ~Unprivileged() {
-    if (was_root_ && ::seteuid(0) != 0) std::abort();  // the tests after it need their rights
+    if (was_root_ && ::seteuid(0) != 0) std::abort();  // later tests need root again
   }
   Unprivileged(const Unprivileged&) = delete;
   Unprivileged& operator=(const Unprivileged&) = delete;
@@ -153,7 +155,8 @@ class Unprivileged {
   bool was_root_ = ::geteuid() == 0;
 };
 
-// By relative paths, as a temporary directory may lie where other users may not go.
+// Uses relative paths, because a temporary directory may be below one that other users may not
+// search.
 TEST(InputFiles, RefusesWhatMayNotBeRead) {
   const TempDir dir;
   const fs::path before = fs::current_path();
@@ -162,7 +165,7 @@ TEST(InputFiles, RefusesWhatMayNotBeRead) {
   dir.write("file.txt", "text");
   dir.write("shard.bin", test::shard_bytes({1, 2, 3}));
   dir.write("closed/inside.txt", "text");
-  dir.write("listed/b/inside.txt", "text");  // whose names can be read, and nothing of them
+  dir.write("listed/b/inside.txt", "text");  // its names can be read, but not its files
   dir.write("listed/a", "text");
   fs::create_directory("links");
   fs::create_symlink("../closed/inside.txt", "links/link");

@@ -22,7 +22,7 @@ namespace {
 
 using test::eventually;
 
-// Token i is i, so that a batch says where it was read.
+// Token i is i, so that a batch shows where it was read.
 class Counting : public TokenData {
  public:
   explicit Counting(std::int64_t size) : size_(size) {}
@@ -54,7 +54,7 @@ class Slots {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-// Rows where the sampler has them.
+// The rows at the sampler's positions.
 class Rows final : public TrainingRows {
  public:
   Rows(const TokenData& data, const LoaderOptions& o)
@@ -82,7 +82,7 @@ TEST(Loader, RowsFollowTheMappingAndTargetsAreShifted) {
     Rows rows(data, options);
     const Slots slots(options, 3);
     Loader loader(rows, options, slots.span());
-    // Rows per epoch: 713, per step 24: this crosses the borders of three epochs.
+    // With 713 rows per epoch and 24 per step this crosses the borders of three epochs.
     ASSERT_LT(3 * rows.sampler.rows_per_epoch(), 100 * options.rows_per_step());
     for (std::int64_t step = 0; step < 100; ++step) {
       const Batch batch = loader.next();
@@ -106,7 +106,7 @@ TEST(Loader, RowsFollowTheMappingAndTargetsAreShifted) {
 TEST(Loader, AStepHasTheSameRowsWhateverTheWorld) {
   const Counting data(20'000);
   constexpr std::int64_t kRows = 180;
-  std::map<int, std::vector<std::int32_t>> rows;  // per world, the first tokens of one step
+  std::map<int, std::vector<std::int32_t>> rows;  // by world: first token of each of a step's rows
   for (const int world : {1, 2, 3, 4, 5}) {
     for (int rank = 0; rank < world; ++rank) {
       const LoaderOptions options{.rank = rank,
@@ -145,8 +145,8 @@ TEST(Loader, ResumesExactly) {
     EXPECT_EQ(values(loader.next().targets), whole[step]);
 }
 
-// The batch of a run changes at a resume: its next row comes next, as its own first row, of any
-// rank and micro-step.
+// The batch size changes at a resume: the run continues with its next row as the first row of the
+// new batch, on any rank and in any micro-step.
 TEST(Loader, GoesOnWithTheNextRowWhateverTheBatchWas) {
   const Counting data(10'000);
   for (int rank = 0; rank < 2; ++rank) {
@@ -155,7 +155,7 @@ TEST(Loader, GoesOnWithTheNextRowWhateverTheBatchWas) {
                                 .batch = 3,
                                 .seq_len = 8,
                                 .accumulation = 2,
-                                .first_row = 35};  // of 5 steps of 7 rows
+                                .first_row = 35};  // after 5 steps of 7 rows
     Rows rows(data, options);
     const Slots slots(options, 2);
     Loader loader(rows, options, slots.span());
@@ -189,7 +189,7 @@ TEST(Loader, ABatchStaysUntouchedWhileItIsHeld) {
   for (int step = 0; step < 20; ++step) {
     const Batch batch = loader.next();
     const auto before = values(batch.inputs);
-    // The thread fills the other slot.
+    // Meanwhile the thread fills the other slot.
     EXPECT_TRUE(eventually([&] { return data.reads >= (step + 2) * options.batch; }));
     EXPECT_EQ(values(batch.inputs), before);
     loader.release();
@@ -204,7 +204,7 @@ TEST(Loader, ReadsAheadAsFarAsThereAreSlots) {
   Loader loader(rows, options, slots.span());
   const auto settled = [&](std::int64_t reads) {
     EXPECT_TRUE(eventually([&] { return data.reads >= reads; }));
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time for one too many
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time to fill one too many
     return data.reads.load();
   };
   EXPECT_EQ(settled(3), 3);
@@ -255,7 +255,7 @@ class Slow final : public Watched {
 };
 
 TEST(Loader, EndsPromptlyInEveryState) {
-  const LoaderOptions large{.batch = 10'000, .seq_len = 2};  // ten seconds for a slot
+  const LoaderOptions large{.batch = 10'000, .seq_len = 2};  // a slot takes ten seconds
   const Slow slow(1'000'000);
   const Watched fast(1'000'000);
   const LoaderOptions small{.batch = 1, .seq_len = 2};

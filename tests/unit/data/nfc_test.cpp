@@ -1,4 +1,4 @@
-// NFC beside what Hugging Face's tokenizers make of the same texts
+// Compares NFC with the results of Hugging Face's tokenizers
 // (scripts/golden/make_tokenizer_golden.py).
 #include "data/tokenizer/nfc.h"
 
@@ -33,7 +33,7 @@ TEST(Nfc, IsThatOfTokenizers) {
   for (const auto& [text, normalized] : texts) {
     EXPECT_EQ(to_nfc(text), normalized) << text;
     EXPECT_EQ(to_nfc(normalized), normalized) << text;
-    all += text + "a ";  // nothing joins over a letter, nor over what is no character
+    all += text + "a ";  // nothing composes across a letter, nor across an invalid byte
     expected += normalized + "a ";
     all += "\xE4\xB8";
     expected += "\xE4\xB8";
@@ -43,7 +43,7 @@ TEST(Nfc, IsThatOfTokenizers) {
 
 TEST(Nfc, DropsNoVowelBehindASyllable) { EXPECT_EQ(to_nfc("\uAC00\u11A7"), "\uAC00\u11A7"); }
 
-// By the square of their number these took minutes.
+// In quadratic time these would take minutes.
 TEST(Nfc, OrdersAnyNumberOfMarks) {
   std::string below, above, text = "a";
   for (int i = 0; i < 200'000; ++i) {

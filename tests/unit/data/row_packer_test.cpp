@@ -17,8 +17,7 @@ bool equal(std::span<const TokenSpan> a, std::span<const TokenSpan> b) {
   });
 }
 
-// As nanochat's loader does it: a list of documents in the order they came, searched from its
-// beginning.
+// nanochat's algorithm: a list of documents in order of arrival, searched from its beginning.
 class List {
  public:
   List(std::int64_t row_tokens, std::vector<TokenSpan> documents)
@@ -104,7 +103,7 @@ TEST(RowPacker, OfEqualDocumentsTheOldestComesFirst) {
 TEST(RowPacker, CountsWhatItCrops) {
   const std::vector<TokenSpan> documents = {{0, 5}, {5, 4}, {9, 30}};
   RowPacker packer = packer_of(12, documents);
-  // 5 and 4 fit, and 3 of the 30 tokens fill the row.
+  // The documents of 5 and 4 tokens fit, and 3 tokens of the one with 30 fill the row.
   EXPECT_TRUE(equal(packer.next_row(), std::vector<TokenSpan>{{0, 5}, {5, 4}, {9, 3}}));
   EXPECT_EQ(packer.packed_tokens(), 12);
   EXPECT_EQ(packer.document_tokens(), 39);

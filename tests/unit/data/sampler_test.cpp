@@ -64,7 +64,7 @@ TEST(RowSampler, EpochsAndSeedsDiffer) {
       equal += a[i] == b[i];
     return equal;
   };
-  // Of two random orders one place in all agrees on average; ten have a chance of 1e-7.
+  // Two random orders agree in one position on average; in ten with probability 1e-7.
   EXPECT_LT(same_place(epoch_positions(one, 1)), 10);
   EXPECT_LT(same_place(epoch_positions(two, 0)), 10);
   EXPECT_LT(same_place(epoch_positions(two, 1)), 10);
@@ -75,7 +75,7 @@ TEST(RowSampler, BlockBordersMoveBetweenEpochs) {
   std::set<std::int64_t> borders;
   for (std::int64_t epoch = 0; epoch < 64; ++epoch)
     borders.insert(epoch_positions(sampler, epoch).front() % 64);
-  EXPECT_GT(borders.size(), 32U);  // 64 draws of 64: 40 on average
+  EXPECT_GT(borders.size(), 32U);  // 64 draws from 64 values: 40 distinct ones on average
 }
 
 TEST(RowSampler, EveryTokenIsATargetInSomeEpoch) {
@@ -88,8 +88,8 @@ TEST(RowSampler, EveryTokenIsATargetInSomeEpoch) {
   EXPECT_EQ(std::count(seen.begin() + 1, seen.end(), false), 0);
 }
 
-// The number of times each of `cells` is hit, compared with the expectation: mean cells - 1,
-// standard deviation sqrt(2 (cells - 1)).
+// Chi-squared of the number of hits per cell against their mean: for n cells its mean is n - 1 and
+// its standard deviation sqrt(2 (n - 1)).
 double chi_square(const std::vector<std::int64_t>& counts) {
   const double mean = static_cast<double>(std::accumulate(counts.begin(), counts.end(), 0LL)) /
                       static_cast<double>(counts.size());
@@ -101,7 +101,7 @@ double chi_square(const std::vector<std::int64_t>& counts) {
 
 void expect_uniform(const std::vector<std::int64_t>& counts) {
   const double freedom = static_cast<double>(counts.size()) - 1;
-  // Six standard deviations: never by chance with a fixed seed that passes once.
+  // Six standard deviations: with a fixed seed this does not fail by chance.
   EXPECT_LT(chi_square(counts), freedom + 6 * std::sqrt(2 * freedom));
 }
 
@@ -162,7 +162,7 @@ TEST(RowSampler, NeighbouringRowsAreSpreadOverATrillionBlocks) {
   ASSERT_EQ(sampler.rows_per_epoch(), kBlocks);
   std::set<std::int64_t> seen;
   std::vector<std::int64_t> tenths(10, 0);
-  for (std::int64_t n = kBlocks - 20'000; n < kBlocks; ++n) {  // up to the border of the epoch
+  for (std::int64_t n = kBlocks - 20'000; n < kBlocks; ++n) {  // up to the end of the epoch
     const std::int64_t position = sampler.position(n);
     ASSERT_GE(position, 0);
     ASSERT_LE(position + kSeq + 1, kTokens);
@@ -174,7 +174,8 @@ TEST(RowSampler, NeighbouringRowsAreSpreadOverATrillionBlocks) {
 }
 
 TEST(RowSampler, RowNumbersBeyond32BitsStayExact) {
-  // Row 2^31 and beyond of a small epoch: still each block once, and unlike 2^32 rows before.
+  // Rows from 2^31 on with small epochs: each epoch still has each block once, in another order
+  // than 2^32 rows before.
   const RowSampler sampler(1'000, 10, 23);
   const std::int64_t epoch = (std::int64_t{1} << 40) / sampler.rows_per_epoch();
   auto positions = epoch_positions(sampler, epoch);
@@ -192,7 +193,7 @@ TEST(RowSampler, RefusesDataShorterThanARow) {
     FAIL() << "64 tokens hold no row of 65";
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("64 tokens"));
-    EXPECT_THAT(error.what(), HasSubstr("takes 65"));
+    EXPECT_THAT(error.what(), HasSubstr("needs 65"));
     EXPECT_THAT(error.what(), HasSubstr("--max-seq-len"));
   }
 }

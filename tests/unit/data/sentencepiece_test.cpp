@@ -1,5 +1,5 @@
-// SentencePiece models beside what the Python package makes of them
-// (scripts/golden/make_sentencepiece_golden.py), and what of a model is refused.
+// Compares SentencePiece models with the Python package's results
+// (scripts/golden/make_sentencepiece_golden.py), and tests which models are rejected.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ fs::path golden(const std::string& name) {
   return fs::path(test::source_directory()) / "tests/golden/sentencepiece" / name;
 }
 
-// The file of a model, which may be compressed.
+// The contents of a model's file, decompressed if necessary.
 std::string model_file(const std::string& name) {
   fs::path file = golden(name + ".model");
   if (!fs::exists(file)) file += ".zst";
@@ -113,7 +113,7 @@ TEST(SentencePiece, GivesTheIdsAndTextsOfThePackage) {
     EXPECT_GT(count[kind], 50) << kind;
 }
 
-// Whatever ids come, what is shown at once is whole characters, and together it is the text.
+// For arbitrary ids, streamed output consists of whole characters and adds up to the decoded text.
 TEST(SentencePiece, DecodesIdByIdAsAllAtOnce) {
   for (const char* const name : {"llama", "gemma", "t5", "unigram_bytes", "suffix"}) {
     const SentencePieceTokenizer tokenizer = model(name);
@@ -137,14 +137,14 @@ TEST(SentencePiece, DecodesIdByIdAsAllAtOnce) {
 
 TEST(SentencePiece, HoldsBackWhatIsNoCharacterYet) {
   const SentencePieceTokenizer tokenizer = model("llama");
-  const Ids bytes = encode(tokenizer, "\U0001F600");  // ▁ and four bytes
+  const Ids bytes = encode(tokenizer, "\U0001F600");  // ▁ and four byte pieces
   ASSERT_EQ(bytes.size(), 5U);
   const auto decoder = tokenizer.text_decoder();
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_EQ(decoder->add(bytes[i]), "");
   EXPECT_EQ(decoder->add(bytes[4]), "\U0001F600");
   EXPECT_EQ(decoder->add(bytes[1]), "");
-  EXPECT_EQ(decoder->add(bytes[0]), "\uFFFD ");  // no longer the beginning, so the space stays
+  EXPECT_EQ(decoder->add(bytes[0]), "\uFFFD ");  // no longer at the start, so the space stays
   EXPECT_EQ(decoder->add(bytes[1]), "");
   EXPECT_EQ(decoder->add(bytes[2]), "");
   EXPECT_EQ(decoder->finish(), "\uFFFD\uFFFD");
@@ -154,7 +154,7 @@ TEST(SentencePiece, EncodesAWholeTextByOneThreadAndDocumentsBySeveral) {
   const SentencePieceTokenizer tokenizer = model("char");
   EXPECT_FALSE(tokenizer.cuts_text());
   const std::string large = repeated("Several threads  would cut\nthis  text. ", 28'000);
-  ASSERT_GT(large.size(), std::size_t{1} << 20);  // else it were one document among others
+  ASSERT_GT(large.size(), std::size_t{1} << 20);  // otherwise it is not encoded in parallel
   const Ids whole = encode(tokenizer, large);
   Ids parallel;
   encode_parallel(tokenizer, large, 4, parallel);
@@ -187,7 +187,7 @@ TEST(SentencePiece, ControlPiecesAreSpecialAndUserDefinedOnesAreText) {
   EXPECT_THAT(plain, testing::Not(testing::Contains(2)));
   EXPECT_EQ(special.back(), 2);
   EXPECT_EQ(decode(tokenizer, plain), text);
-  EXPECT_EQ(decode(tokenizer, special), "a<start_of_turn>b");  // as the package has it
+  EXPECT_EQ(decode(tokenizer, special), "a<start_of_turn>b");  // as in the package
   std::vector<std::string> names;
   for (const SpecialToken& token : tokenizer.special_tokens())
     names.push_back(token.text);
@@ -205,7 +205,7 @@ TEST(SentencePiece, CountsTheBytesOfItsPieces) {
   EXPECT_EQ(bytes[1], 0);  // <s>
   for (std::int32_t id = 3; id < 259; ++id)
     EXPECT_EQ(tokenizer.bytes_of(id), std::string(1, static_cast<char>(id - 3)));
-  // The dummy prefix counts: of a text of n bytes that loses nothing there are n + 1.
+  // The dummy prefix counts: a text of n bytes that loses nothing has n + 1.
   const std::string text = "Tokens of é and \U0001F600  ";
   std::size_t sum = 0;
   for (const std::int32_t id : encode(tokenizer, text))
@@ -228,7 +228,7 @@ TEST(SentencePiece, IsRecognisedByItsContentsAndKeptAsItIs) {
   directory.write("both/tokenizer.json", bpe);
   EXPECT_EQ(find_tokenizer_in(directory.path() / "both"), directory.path() / "both/tokenizer.json");
   EXPECT_EQ(copy_tokenizer(directory.path() / "both").name, "tokenizer.json");
-  directory.write("both/tokenizer.model", "IQ== 0\n");  // Llama 3's is ranks of tiktoken
+  directory.write("both/tokenizer.model", "IQ== 0\n");  // Llama 3's has ranks of tiktoken
   EXPECT_EQ(find_tokenizer_in(directory.path() / "both"), directory.path() / "both/tokenizer.json");
   directory.write("both/tokenizer.model", gemma);
   EXPECT_EQ(open_tokenizer(directory.path() / "both")->fingerprint(), model("gemma").fingerprint());
@@ -247,7 +247,7 @@ TEST(SentencePiece, RefusesATextThatItsLibraryCannotCount) {
               HasSubstr("char: a text of 134217729 bytes: SentencePiece takes 128 MiB at most"));
 }
 
-// Protobuf: a message or text of a field, and a number.
+// Protobuf fields: a message or text, and a number.
 std::string field(unsigned number, const std::string& bytes) {
   std::string out;
   const auto add = [&](std::size_t value) {
@@ -259,7 +259,7 @@ std::string field(unsigned number, const std::string& bytes) {
   add(bytes.size());
   return out + bytes;
 }
-std::string field(unsigned number, unsigned value) {  // below 128 both
+std::string field(unsigned number, unsigned value) {  // both below 128
   std::string out;
   if (number >= 16) {
     out += static_cast<char>(0x80 | (number << 3U & 0x7FU));
@@ -284,23 +284,24 @@ TEST(SentencePiece, SaysWhatOfAModelIsWrong) {
                                                        "file is cut short or damaged"));
   EXPECT_THAT(error_of(kSmall.substr(0, kSmall.size() - 1)), HasSubstr("cut short"));
   EXPECT_THAT(error_of(field(2, field(3, 2U))), HasSubstr("has no pieces"));
-  EXPECT_THAT(error_of(kSmall + piece("")), HasSubstr("piece 2 is no UTF-8 of 1 to 4096 bytes"));
-  EXPECT_THAT(error_of(kSmall + piece("\xFF")), HasSubstr("piece 2 is no UTF-8"));
-  EXPECT_THAT(error_of(kSmall + piece(std::string("b\0c", 3))), HasSubstr("piece 2 is no UTF-8"));
-  EXPECT_THAT(error_of(kSmall + piece(std::string(4097, 'b'))), HasSubstr("piece 2 is no UTF-8"));
+  EXPECT_THAT(error_of(kSmall + piece("")), HasSubstr("piece 2 is not UTF-8 of 1 to 4096 bytes"));
+  EXPECT_THAT(error_of(kSmall + piece("\xFF")), HasSubstr("piece 2 is not UTF-8"));
+  EXPECT_THAT(error_of(kSmall + piece(std::string("b\0c", 3))), HasSubstr("piece 2 is not UTF-8"));
+  EXPECT_THAT(error_of(kSmall + piece(std::string(4097, 'b'))), HasSubstr("piece 2 is not UTF-8"));
   EXPECT_EQ(error_of(kSmall + piece(std::string(4096, 'b'))), "no exception");
   EXPECT_THAT(error_of(kSmall + piece("b", 7)), HasSubstr("the type of piece 2 7 is not known"));
   EXPECT_THAT(error_of(kSmall + piece("b", 1, std::string("\x15\x00\x00\xC0\x7F", 5))),
               HasSubstr("the score of piece 2 is not finite"));
-  EXPECT_THAT(error_of(kSmall + piece("<0xG1>", 6)), HasSubstr("piece 2 is to be a byte"));
+  EXPECT_THAT(error_of(kSmall + piece("<0xG1>", 6)), HasSubstr("piece 2 is of type byte"));
   EXPECT_THAT(error_of(kSmall + field(2, field(3, 5U))),
               HasSubstr("its model_type 5 is not known"));
-  EXPECT_THAT(error_of(kSmall + field(2, field(3, "x"))), HasSubstr("field 3 has type 2"));
-  EXPECT_THAT(error_of(kSmall + field(3, 1U)), HasSubstr("field 3 has type 0"));
+  EXPECT_THAT(error_of(kSmall + field(2, field(3, "x"))), HasSubstr("field 3 has wire type 2"));
+  EXPECT_THAT(error_of(kSmall + field(3, 1U)), HasSubstr("field 3 has wire type 0"));
   EXPECT_THAT(error_of(kSmall + field(5, field(2, "rules"))), HasSubstr("denormalization"));
   EXPECT_THAT(error_of(kSmall + field(3, field(2, "rules"))), HasSubstr("rules of normalization"));
-  EXPECT_THAT(error_of(kSmall + field(2, field(44, "\xFF"))), HasSubstr("its unk_surface is no"));
-  // What the library finds itself.
+  EXPECT_THAT(error_of(kSmall + field(2, field(44, "\xFF"))),
+              HasSubstr("its unk_surface is not UTF-8"));
+  // An error that the library itself reports.
   EXPECT_THAT(error_of(kSmall + piece("a")), AllOf(HasSubstr("libsentencepiece refuses this model"),
                                                    HasSubstr("a is already defined")));
   EXPECT_THAT(error_of(piece("a")), HasSubstr("unk is not defined"));
@@ -321,7 +322,7 @@ TEST(SentencePiece, ItsFingerprintIsThatOfItsIds) {
   };
   const std::string first = fingerprint(kSmall);
   EXPECT_EQ(first.size(), 16U);
-  // What others have added, and what an unknown piece is decoded as.
+  // Extensions of the format, and the text of an unknown piece, do not matter.
   EXPECT_EQ(fingerprint(kSmall + field(300, "x") + field(2, field(44, "?"))), first);
   std::set<std::string> all = {first};
   const std::vector<std::string> others = {
@@ -340,14 +341,14 @@ TEST(SentencePiece, ItsFingerprintIsThatOfItsIds) {
   EXPECT_EQ(all.size(), 1 + others.size());
 }
 
-// A double-array trie of one block of 256 units for each of `blocks`, and one text, "x". A unit
-// that is not set is a value, which nothing leads to.
+// A double-array trie with `blocks` blocks of 256 units, and one replacement, "x". Units that are
+// not set are values to which nothing leads.
 struct Rules {
   explicit Rules(std::size_t blocks) : units(256 * blocks, 0x80000000U) {}
   std::vector<std::uint32_t> units;
   std::string texts = std::string("x\0", 2);
 
-  // Unit `at` is reached by `byte`, and leads to the block of children at `children`.
+  // Makes unit `at` reachable by `byte`, with its block of children at `children`.
   void set(std::uint32_t at, std::uint32_t byte, std::uint32_t children, bool has_value) {
     units[at] = byte | (has_value ? 0x100U : 0U) | (at ^ children) << 10U;
   }
@@ -367,7 +368,7 @@ struct Rules {
   }
 };
 
-// The rule "a" -> "x": by 'a' from the children at 1 to unit 0x60, whose value is unit 0xF0.
+// The rule "a" -> "x": 'a' leads from the children at 1 to unit 0x60, whose value is unit 0xF0.
 Rules one_rule() {
   Rules rules(1);
   rules.set(0, 0, 1, false);
@@ -407,7 +408,8 @@ TEST(NormalizationRules, ThatLeadAstrayAreRefused) {
                 HasSubstr("shorter than its size"));
 }
 
-// "a", "aa", ... to n times: the library keeps what matches one place in an array of 32.
+// Rules for "a", "aa", ... up to n letters: the library keeps the matches at one position in an
+// array of 32.
 TEST(NormalizationRules, MatchOnePlaceAsOftenAsTheLibraryHasRoom) {
   const auto nested = [](std::uint32_t n) {
     Rules rules(n + 1);

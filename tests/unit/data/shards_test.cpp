@@ -143,7 +143,7 @@ TEST(Shards, TheirFingerprintIsOfEveryToken) {
                                             static_cast<uInt>(tokens.size() * sizeof(tokens[0]))));
 }
 
-// Only 16 of its 20 blocks are read.
+// Only 16 of the file's 20 blocks are read.
 TEST(FileFingerprint, OfALargeFileNoticesBothEnds) {
   const TempDir dir;
   const std::string text(20 << 16, 'x');
@@ -184,7 +184,7 @@ TEST(Shards, TheLargestIdOfTheVocabularyIsInside) {
   EXPECT_EQ(input_error({.paths = {path}, .vocab_size = 1'000'000}), "");
 }
 
-// 7 begins documents, and the first shard's last one goes on in the second shard.
+// Token 7 begins documents; the first shard's last document continues in the second shard.
 TEST(Shards, DocumentsAreFoundForPacking) {
   const TempDir dir;
   dir.write("t_0.bin", shard_bytes({1, 7, 2, 2, 7, 3}));
@@ -231,10 +231,10 @@ TEST(Shards, RefusesWhatIsMalformed) {
   EXPECT_THAT(error_of(shard_bytes(tokens, 100, 77)),
               AllOf(HasSubstr("first number is 77, neither 20240520 nor 20240801")));
   EXPECT_THAT(error_of(shard_bytes(tokens, 100, 20240801)),
-              HasSubstr("shard version 1, but of magic 20240801 only version 7 (uint32 tokens)"));
+              HasSubstr("shard version 1, but for magic 20240801 only version 7 (uint32 tokens)"));
   EXPECT_THAT(error_of(shard_bytes(tokens, 100, 20240801, 7)), HasSubstr("truncated: 1224 bytes"));
   EXPECT_THAT(error_of(shard_bytes(tokens, 100, 20240520, 2)),
-              AllOf(HasSubstr("shard version 2, but of magic 20240520 only version 1")));
+              AllOf(HasSubstr("shard version 2, but for magic 20240520 only version 1")));
   EXPECT_THAT(error_of(shard_bytes(tokens, -100)), HasSubstr("the header says -100 tokens"));
   EXPECT_THAT(error_of(shard_bytes({}, 0)), HasSubstr("the header says 0 tokens"));
   EXPECT_THAT(error_of(shard_bytes({1})), HasSubstr("too short: 1 token of training data"));
@@ -266,7 +266,7 @@ TEST(Shards, RandomDamageIsRefusedOrHarmless) {
   for (int trial = 0; trial < kTrials; ++trial) {
     std::string bytes = good;
     for (std::size_t edits = 1 + below(4); edits > 0 && !bytes.empty(); --edits) {
-      // Half of them in the first numbers, where the structure is.
+      // Half of the changes hit the header's first numbers.
       const std::size_t at =
           below(2) == 0 ? below(std::min<std::size_t>(12, bytes.size())) : below(bytes.size());
       switch (below(5)) {
@@ -299,7 +299,7 @@ TEST(Shards, RandomDamageIsRefusedOrHarmless) {
     }
   }
   EXPECT_GT(refused, kTrials / 2);
-  EXPECT_LT(refused, kTrials);  // some damage lies where nothing is looked at, or is a valid id
+  EXPECT_LT(refused, kTrials);  // some damage is in unused bytes, or is a valid id
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ Pieces pieces_of(const Split& split, std::string_view text) {
   return pieces;
 }
 
-// Of scripts/golden/make_tokenizer_golden.py: texts, and then how a package cuts them, a split in
-// each: the bytes of each piece, negative for what is left out.
+// Lines of scripts/golden/make_tokenizer_golden.py: the texts, then for each package how it cuts
+// them with one split: the number of bytes of each piece, negative for removed text.
 std::vector<nlohmann::json> golden_lines() {
   std::istringstream lines(test::read_file(std::filesystem::path(test::source_directory()) /
                                            "tests/golden/tokenizer/pieces.jsonl"));
@@ -145,11 +145,11 @@ TEST(SplitPattern, NamesWhatIsNotReadAsTiktokenReadsIt) {
            {"(?P<x>a)", "groups are"},
            {"(a", "no ')' ends the group"},
            {"a)", "closes no group"},
-           {"a*", "it matches no character at all"},
-           {"(?=a)", "it matches no character at all"},
-           {"(a?)+b", "what may match nothing is repeated"},
-           {"(?=a)+b", "what takes no text is repeated"},
-           {"a**", "a quantifier of a quantifier"},
+           {"a*", "it can match the empty string"},
+           {"(?=a)", "it can match the empty string"},
+           {"(a?)+b", "an expression that may match the empty string is repeated"},
+           {"(?=a)+b", "a zero-width expression is repeated"},
+           {"a**", "a quantifier after a quantifier"},
            {"*a", "'*' repeats nothing"},
            {"a{0}b", "'{' begins no count"},
            {"a{3,2}", "'{' begins no count"},
@@ -162,16 +162,16 @@ TEST(SplitPattern, NamesWhatIsNotReadAsTiktokenReadsIt) {
            {R"(\p{scx=Han})", "the property 'scx=Han' is not supported"},
            {R"(\p{L)", "no '}' ends the property"},
            {R"(\Qa)", R"('\Q' is not supported)"},
-           {R"(\x{D800})", "no hexadecimal number"},
-           {R"(\x4)", "no hexadecimal number"},
+           {R"(\x{D800})", "not the hexadecimal number"},
+           {R"(\x4)", "not the hexadecimal number"},
            {"a\\", "a backslash ends it"},
            {"[a", "no ']' ends the class"},
            {"[]a]", "without characters"},
            {"[a&&]", "without characters"},
            {"[a-c-e]", R"('-' as a character of a class is \-)"},
-           {"[c-a]", "a range that falls"},
+           {"[c-a]", "a descending range"},
            {"[a-[b]]", "a range without an end"},
-           {"[[:letter:]]", "'[:letter:]' is no class of POSIX"},
+           {"[[:letter:]]", "'[:letter:]' is not a POSIX class"},
            {"[a~~b]", "the operator ~~"},
            {"[[:alpha", "no ':]' ends the class"},
            {"a\xFF", "it is not UTF-8"},

@@ -33,7 +33,7 @@ std::string name_of_file(int i) { return (i < 10 ? "0" : "") + std::to_string(i)
 
 TEST(TextCorpus, EveryFileIsADocumentInTheOrderOfPathBytes) {
   const TempDir dir;
-  // '-' and '.' sort before '/', letters after it: as in the whole paths.
+  // '-' and '.' sort before '/', letters after it, as in whole paths.
   dir.write("sub/b", "5");
   dir.write("sub/a", "4");
   dir.write("sub.txt", "3");
@@ -95,8 +95,8 @@ TEST(TextCorpus, ReadsAnyStretchAcrossDocuments) {
   EXPECT_THROW(corpus.train->read(corpus.train->size() - 1, out), Error);
 }
 
-// Of a document that is much of the data the end, of the others whole ones: an equal share of each
-// kind, in order.
+// The end of a document that is much of the data, and whole ones of the others: an equal share of
+// each kind, in order.
 TEST(TextCorpus, HoldsOutTheSameShareOfEveryPartOfTheData) {
   for (const double fraction : {0.1, 0.25, 0.333}) {
     const TempDir dir;
@@ -127,7 +127,7 @@ TEST(TextCorpus, HoldsOutTheSameShareOfEveryPartOfTheData) {
                 fraction / 15);
     const Tokens documents(got.begin() + static_cast<std::ptrdiff_t>(large), got.end());
     EXPECT_NEAR(static_cast<double>(std::ranges::count(documents, kBosToken)) / 4000, fraction,
-                fraction / 15);  // large ones as well as small ones
+                fraction / 15);  // holds for large and small ones alike
     EXPECT_EQ(corpus.train->size(), std::ssize(train) + small - small_held_out);
     EXPECT_EQ(got.at(large), kBosToken);  // whole documents
     EXPECT_THAT(corpus.description, HasSubstr(" whole files, the ends of 2)"));
@@ -188,7 +188,7 @@ TEST(TextCorpus, BinaryAndEmptyFilesInDirectoriesAreSkippedAndCounted) {
   dir.write("b.o", std::string("\x7F"
                                "ELF\0\0",
                                6));
-  dir.write("c.bin", std::string(2000, '\0'));  // not a shard: no magic
+  dir.write("c.bin", std::string(2000, '\0'));  // not a shard: it has no magic number
   dir.write("d.txt", "");
   dir.write("e.txt", "and more text");
   dir.write("f.txt", "\xFE\xFF\x4E\x2D");
@@ -219,7 +219,7 @@ TEST(TextCorpus, TheBoundTakesWholeFilesInOrder) {
 
 TEST(TextCorpus, LargeFilesAreMappedWithTheSameResult) {
   const TempDir dir;
-  std::string large;  // above the size from which files are mapped, and not a multiple of a page
+  std::string large;  // large enough to be mapped, and not a multiple of a page
   for (std::uint32_t i = 0; large.size() < 3'000'017; ++i)
     large += static_cast<char>(1 + (i * 2654435761U >> 8) % 127);
   dir.write("a", "small");
@@ -244,7 +244,7 @@ TEST(TextCorpus, RefusesWhatIsNotEnough) {
   EXPECT_THAT(input_error({.paths = {binary}}),
               AllOf(HasSubstr(binary.native()),
                     HasSubstr("is binary, not text; there is a zero byte at offset 2")));
-  // Chinese in UTF-16 has no zero byte; the marks of byte orders begin no UTF-8.
+  // Chinese in UTF-16 has no zero byte; byte order marks are not valid UTF-8.
   const auto utf16 = dir.write("utf16.txt", "\xFF\xFE\x2D\x4E\x87\x65");
   EXPECT_EQ(input_error({.paths = {utf16}}),
             utf16.native() + " is UTF-16, not text; convert it to UTF-8: iconv -f UTF-16 -t UTF-8");

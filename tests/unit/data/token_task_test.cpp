@@ -35,7 +35,7 @@ TEST(TokenTask, KeepsWhatPromptsShareOnce) {
   EXPECT_EQ(task.cropped, 0);
 }
 
-// Within what is shared, and beyond it.
+// Crops within the shared tokens, and beyond them.
 TEST(TokenTask, CropsBeginnings) {
   TokenTask task;
   const std::vector<Tokens> prompts = {{1, 2, 3, 4, 5}, {1, 2, 6, 7, 8, 9, 10}, {1, 2, 3}};
@@ -48,7 +48,7 @@ TEST(TokenTask, CropsBeginnings) {
   EXPECT_THAT(message_of<InputError>([&] {
                 task.add(prompts, std::vector<std::size_t>{4, 3, 2}, 0, 4, "file: line 3");
               }),
-              HasSubstr("file: line 3: what is scored has 4 tokens, and rows have 4: give "
+              HasSubstr("file: line 3: the scored part has 4 tokens, but rows have 4: give "
                         "--row-tokens 5 or more"));
 }
 
@@ -69,12 +69,12 @@ TEST(TaskScore, ChoosesBySumAndByMean) {
   const TaskScore score = score_task(task, std::vector<RowScore>{{3}, {4}, {5}});
   EXPECT_EQ(score.accuracy, 1);
   EXPECT_EQ(score.accuracy_of_sums, 0);
-  // Of equal ones the first.
+  // The first of equal rows is chosen.
   EXPECT_EQ(score_task(task, std::vector<RowScore>{{2}, {4}, {4}}).accuracy, 0);
   EXPECT_EQ(score_task(task, std::vector<RowScore>{{3}, {4}, {4}}).accuracy, 1);
 }
 
-// Python's min() of numbers of which one is NaN.
+// Equivalent to Python's min() of numbers one of which is NaN.
 TEST(TaskScore, RowsWithoutScoreAreChosenWhenFirst) {
   const std::vector<Tokens> prompts = {{0, 1}, {0, 1, 2}, {0, 1, 3}};
   const std::vector<RowScore> scores = {{0}, {5}, {4}};

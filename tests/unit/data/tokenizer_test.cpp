@@ -17,9 +17,9 @@
 #include "base/check.h"
 #include "data/token_data.h"
 #include "data/tokenizer/bpe_tokenizer.h"
-#include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/tiktoken_file.h"
 #include "data/tokenizer/tokenizer_json.h"
+#include "kit/bpe_trainer.h"
 #include "support/errors.h"
 #include "support/files.h"
 #include "support/paths.h"
@@ -62,7 +62,7 @@ TokenizerPointer ranks_cut_by(std::string_view pattern) {
       read_tiktoken_file(test::read_file(golden("ranks.tiktoken")), "ranks", pattern), "ranks");
 }
 
-// Those of scripts/golden/make_tokenizer_golden.py, by name.
+// The tokenizers of scripts/golden/make_tokenizer_golden.py, by name.
 std::map<std::string, TokenizerPointer> golden_tokenizers() {
   std::map<std::string, TokenizerPointer> out;
   for (const char* const pattern : {"gpt2", "gpt4", "gpt4o", "nanochat"})
@@ -87,7 +87,7 @@ TEST(Tokenizer, GivesTheIdsOfTiktokenAndTokenizers) {
   ASSERT_GT(texts.size(), 300U);
   for (const GoldenText& each : texts) {
     const Tokenizer& tokenizer = *tokenizers.at(each.by);
-    // tokenizers takes special tokens out of every text.
+    // tokenizers matches special tokens in every text.
     const bool by_tokenizers = each.by == "tokenizer.json";
     ASSERT_EQ((by_tokenizers ? encode_special : encode)(tokenizer, each.text), each.ids)
         << each.by << ": " << each.text;
@@ -109,7 +109,7 @@ TEST(Tokenizer, EncodesTheSameInPartsAndByThreads) {
   std::mt19937_64 random(5);  // NOLINT(cert-msc*): the same texts each time
   const TokenizerPointer tokenizer = ranks_cut_by("gpt4");
   std::string text;
-  // Pieces longer than what is looked at ahead, too.
+  // Includes pieces longer than the look-ahead.
   for (int i = 0; i < (test::kSanitized ? 10 : 40); ++i)
     text += random_bytes(random, 20'000) + std::string(i % 10 == 9 ? 150'000 : 0, ' ') + "x";
   ASSERT_GT(text.size(), test::kSanitized ? 300'000U : 1'000'000U);
@@ -205,7 +205,7 @@ TEST(TokenizerJson, DiffersInItsFingerprintByAllThatDecidesIds) {
     EXPECT_TRUE(seen.insert(changed(from, to)).second) << from;
 }
 
-// A file of which one piece is another.
+// The golden file with one piece of text replaced.
 std::string broken(std::string_view from, std::string_view to) {
   std::string text = test::read_file(golden("tokenizer.json"));
   const std::size_t at = text.find(from);
@@ -237,8 +237,8 @@ TEST(TokenizerJson, NamesWhatIsNotSupported) {
               HasSubstr("t.json"));
 }
 
-// A tokenizer of bytes and a few merges. `added`: the texts of tokens, special if they begin with
-// '<', in the file with ids that are not theirs.
+// A tokenizer of bytes and a few merges. `added` are the texts of added tokens, special ones
+// beginning with '<'; their ids in the file are wrong.
 BpeTokenizer small_tokenizer(const std::vector<std::string>& added,
                              const std::function<void(Json&)>& change = {}) {
   Vocabulary vocabulary;
@@ -259,7 +259,7 @@ BpeTokenizer small_tokenizer(const std::vector<std::string>& added,
   return {read_tokenizer_json(file.dump(), "t.json"), "t.json"};
 }
 
-// The bytes that UTF-8 does not have, as letters of tokenizer.json, which are their Latin-1.
+// The bytes that UTF-8 never contains, in tokenizer.json's alphabet, which is Latin-1 for them.
 constexpr std::array kNotUtf8 = {"À", "Á", "õ", "ö", "÷", "ø", "ù", "ú", "û", "ü", "ý", "þ", "ÿ"};
 
 void remove_what_utf8_lacks(Json& file) {
@@ -267,7 +267,7 @@ void remove_what_utf8_lacks(Json& file) {
     file["model"]["vocab"].erase(letter);
 }
 
-// The ids of all of these are those of tokenizers 0.23.3.
+// All ids are those of tokenizers 0.23.3.
 TEST(TokenizerJson, GivesAddedTokensTheIdsOfTheVocabulary) {
   EXPECT_EQ(encode(small_tokenizer({"the"}), "the other the"),
             (Ids{257, 32, 'o', 257, 'r', 32, 257}));
@@ -278,7 +278,7 @@ TEST(TokenizerJson, GivesAddedTokensTheIdsOfTheVocabulary) {
   const BpeTokenizer special = small_tokenizer({"foo", "<s>"});
   EXPECT_EQ(special.vocab_size(), 261);
   EXPECT_EQ(find_bos(special), 260);
-  // One that is special is not found in texts, and is a token of the model all the same.
+  // A special token is not matched in texts, but is a token of the model all the same.
   const BpeTokenizer made = small_tokenizer({}, [](Json& file) {
     file["added_tokens"] = {{{"id", 257}, {"content", "the"}, {"special", true}}};
   });
@@ -291,7 +291,7 @@ TEST(TokenizerJson, NeedsNoBytesThatUtf8DoesNotHave) {
   EXPECT_THAT(message_of<InputError>(
                   [] { return encode(small_tokenizer({}, remove_what_utf8_lacks), "a\xFC"); }),
               HasSubstr("no token for byte 0xFC"));
-  // Their letters as added tokens: characters of texts.
+  // With these letters as added tokens they are characters of texts.
   const BpeTokenizer letters =
       small_tokenizer({kNotUtf8.begin(), kNotUtf8.end()}, remove_what_utf8_lacks);
   EXPECT_EQ(encode(letters, "ü ÿ"), (Ids{246 + 9, 32, 246 + 12}));
@@ -304,12 +304,12 @@ TEST(TokenizerJson, TakesWhatMakesNoDifference) {
   for (const std::function<void(Json&)>& change : std::vector<std::function<void(Json&)>>{
            [](Json& file) { file["model"]["byte_fallback"] = true; },
            [](Json& file) { file["model"]["unk_token"] = "<unk>"; },
-           [](Json& file) { file["model"]["vocab"]["中"] = 300; },  // of no bytes: in no text
+           [](Json& file) { file["model"]["vocab"]["中"] = 300; },  // no bytes: in no text
            [](Json& file) { file["model"]["vocab"][""] = 301; }})
     EXPECT_EQ(encode(small_tokenizer({}, change), text), ids);
 }
 
-// tokenizer.json, too, in which ends of lines are spaces.
+// The same for tokenizer.json, in which line ends are white space.
 TEST(TiktokenFile, TakesLineEndsOfWindows) {
   for (const char* const name : {"ranks.tiktoken", "tokenizer.json"}) {
     const std::string text = test::read_file(golden(name));
@@ -354,7 +354,7 @@ TEST(TokenizerJson, RefusesAddedTokensThatOverlapWithSpecialOnes) {
     }
   EXPECT_EQ(encode_special(read("b>", true), "<ab>b>"), (Ids{260, '>', 259}));
   EXPECT_ANY_THROW(read("b>", true, true));
-  // Of two special ones the one that is not normalized goes first.
+  // Among two special tokens, the one that is not normalized is matched first.
   EXPECT_THAT(message_of<InputError>([] {
                 return small_tokenizer({"<ab", "<a"}, [](Json& file) {
                   file["added_tokens"][1]["normalized"] = false;
@@ -363,7 +363,7 @@ TEST(TokenizerJson, RefusesAddedTokensThatOverlapWithSpecialOnes) {
               HasSubstr("'<a' may share bytes with '<ab'"));
 }
 
-// What the versions of tokenizers take differently, or one after the other.
+// Cases that versions of tokenizers treat differently, or match in several passes.
 TEST(TokenizerJson, RefusesAddedTokensThatAreNotClear) {
   for (const char* const flag : {"special", "normalized"})
     EXPECT_THAT(message_of<InputError>([&] {
@@ -372,7 +372,7 @@ TEST(TokenizerJson, RefusesAddedTokensThatAreNotClear) {
                     file["added_tokens"][1][flag] = true;
                   });
                 }),
-                HasSubstr("added_tokens[1]: 'foo' is there twice"));
+                HasSubstr("added_tokens[1]: 'foo' occurs twice"));
   EXPECT_THAT(message_of<InputError>([] {
                 return small_tokenizer({"foo", "bar"},
                                        [](Json& file) { file["model"]["vocab"]["foo"] = 400; });
@@ -394,7 +394,7 @@ TEST(TokenizerJson, TakesWholePiecesForSpecialTokensOfTheVocabulary) {
   EXPECT_EQ(read(true).fingerprint(), read(false).fingerprint());
 }
 
-// The ids are those of tokenizers 0.23.3, asked not to find special tokens.
+// The ids are those of tokenizers 0.23.3, with the matching of special tokens disabled.
 TEST(TokenizerJson, NormalizesBetweenTheAddedTokensThatAreNotNormalized) {
   const std::string text = "e\u0301<s>\u0338  \u0338x   n\u0303";
   const auto change = [](Json& file) {
@@ -434,7 +434,7 @@ BpeDefinition trained(std::int64_t vocab_size, int threads,
   std::vector<std::string> texts;
   for (const GoldenText& each : golden_texts())
     if (each.by == "nanochat") texts.push_back(each.text);
-  BpeTrainer trainer("nanochat", threads);
+  kit::BpeTrainer trainer("nanochat", threads);
   const std::vector<std::string_view> views(texts.begin(), texts.end());
   trainer.add(std::span(views).subspan(0, 30));
   trainer.add(std::span(views).subspan(30));
@@ -461,12 +461,13 @@ TEST(BpeTrainer, PutsSpecialTokensLast) {
 }
 
 TEST(BpeTrainer, EndsWhereNothingIsLeftToMerge) {
-  BpeTrainer trainer("a+|b+", 1);
+  kit::BpeTrainer trainer("a+|b+", 1);
   const std::vector<std::string_view> texts = {"aaaabbab", ""};
   trainer.add(texts);
   EXPECT_EQ(trainer.bytes(), 8);
   const BpeDefinition definition = trainer.train(1000, {});
-  // (a, a) three times, then (aa, aa) and (b, b) once each: the smaller ids first.
+  // (a, a) occurs three times, then (aa, aa) and (b, b) once each: the one with smaller ids is
+  // first.
   ASSERT_EQ(definition.merges.size(), 3U);
   EXPECT_EQ(definition.vocabulary.bytes_of(256), "aa");
   EXPECT_EQ(definition.vocabulary.bytes_of(257), "bb");
@@ -474,7 +475,7 @@ TEST(BpeTrainer, EndsWhereNothingIsLeftToMerge) {
 }
 
 TEST(BpeTrainer, LearnsOfTextThatThePatternDoesNotMatch) {
-  BpeTrainer trainer("a", 1);
+  kit::BpeTrainer trainer("a", 1);
   const std::vector<std::string_view> texts = {"axyaxy"};
   trainer.add(texts);
   const BpeDefinition definition = trainer.train(1000, {});
@@ -487,7 +488,7 @@ TEST(BpeTrainer, RefusesAVocabularyTooSmallForBytes) {
                 trained(257, 1, {"<|a|>", "<|b|>"});
               }),
               HasSubstr("--vocab-size 257: 256 bytes and 2 special tokens"));
-  EXPECT_THAT(message_of<InputError>([] { return BpeTrainer("(", 1).bytes(); }),
+  EXPECT_THAT(message_of<InputError>([] { return kit::BpeTrainer("(", 1).bytes(); }),
               HasSubstr("--pattern"));
 }
 

@@ -32,7 +32,7 @@ class Tokens final : public TokenData {
   std::vector<std::int32_t> tokens_;
 };
 
-// Documents of 1 to `most` tokens: kFirst, then the document's number.
+// Documents of 1 to `most` tokens: kFirst, then repetitions of the document's number.
 std::vector<std::int32_t> documents(std::int32_t count, std::size_t most) {
   std::mt19937 random(7);
   std::vector<std::int32_t> out;
@@ -71,7 +71,7 @@ TEST(DocumentIndex, FindsEveryBeginning) {
     EXPECT_EQ(index[2].count, 2);
     EXPECT_EQ(DocumentIndex(Tokens({1, 2, 3}), kFirst, threads).size(), 0);
   }
-  // Larger than what a thread takes at a time, a beginning at each side of every border.
+  // Longer than one task of a thread, with a document beginning on either side of every border.
   std::vector<std::int32_t> many(9'000'000, 5);
   std::vector<std::int64_t> want;
   for (std::int64_t at = 8191; at < std::ssize(many); at += 8192) {
@@ -111,7 +111,7 @@ TEST(TrainingRows, PackedOnesBeginDocumentsWhoseTokensStayTogether) {
       if (row[i - 1] == kFirst)
         ++seen[row[i]];
       else
-        ASSERT_EQ(row[i], row[i - 1]);  // a piece is of one document
+        ASSERT_EQ(row[i], row[i - 1]);  // a piece has tokens of one document
     }
   }
   EXPECT_GT(seen.size(), 1'000U);
@@ -123,7 +123,7 @@ TEST(TrainingRows, PackedOnesDependOnTheirNumberOnly) {
   const Corpus corpus = packed_corpus(300, 50);
   const std::unique_ptr<TrainingRows> all = make_training_rows(corpus, 32, 9);
   std::vector<Row> want;
-  for (std::int64_t n = 0; n < 600; ++n)  // over many epochs
+  for (std::int64_t n = 0; n < 600; ++n)  // several epochs
     want.push_back(read(*all, 32, n));
   for (const std::int64_t world : {2, 3})
     for (std::int64_t rank = 0; rank < world; ++rank) {
@@ -139,7 +139,7 @@ TEST(TrainingRows, PackedOnesDependOnTheirNumberOnly) {
   EXPECT_NE(read(*other, 32, 0), want[0]);
 }
 
-// However the documents that wait are chosen, none is drawn again before all have been drawn.
+// Whichever waiting documents are chosen, none is drawn again before all have been drawn.
 TEST(TrainingRows, EveryEpochHasEveryDocument) {
   constexpr std::int64_t kDocuments = 1'500;
   const Corpus corpus = packed_corpus(kDocuments, 20);
@@ -156,12 +156,12 @@ TEST(TrainingRows, EveryEpochHasEveryDocument) {
   EXPECT_GT(epochs, 10);
   for (const auto& [document, times] : seen)
     EXPECT_LE(times, epochs) << document;
-  // Those without a number, a twentieth, and no others are missing.
+  // Only those without a number are missing, one in twenty.
   EXPECT_NEAR(static_cast<double>(seen.size()), 0.95 * kDocuments, 0.02 * kDocuments);
 }
 
 TEST(TrainingRows, WhatPackingUsesIsMeasured) {
-  // Rows of exactly one document: nothing is cropped.
+  // Each row is exactly one document: nothing is cropped.
   Corpus whole;
   std::vector<std::int32_t> tokens;
   for (std::int32_t i = 0; i < 500; ++i) {
@@ -171,9 +171,9 @@ TEST(TrainingRows, WhatPackingUsesIsMeasured) {
   whole.train = std::make_unique<Tokens>(tokens);
   whole.train_documents = std::make_shared<const DocumentIndex>(*whole.train, kFirst, 1);
   EXPECT_EQ(measure_packing(whole, 9, 1).share, 1.0);
-  // Rows of 8 of a document's 10 tokens.
+  // Each row has 8 of a document's 10 tokens.
   EXPECT_EQ(measure_packing(whole, 7, 1).share, 0.8);
-  // One document and two of the next ten tokens: 12 of 20.
+  // Each row has one document and two of the next one's ten tokens: 12 of 20.
   EXPECT_NEAR(measure_packing(whole, 11, 1).share, 0.6, 1e-12);
 }
 
@@ -211,7 +211,7 @@ TEST(HeldOutRows, PackedOnesTakeEveryDocumentOnce) {
   }
   for (const std::int32_t document : seen)
     ASSERT_EQ(seen.count(document), 1U);
-  EXPECT_GT(seen.size(), 2'300U);  // but those of one token, or cropped to it
+  EXPECT_GT(seen.size(), 2'300U);  // except those of one token, or cropped to one
 }
 
 }  // namespace

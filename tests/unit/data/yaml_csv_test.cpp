@@ -50,8 +50,8 @@ TEST(Yaml, NamesLineAndReason) {
   EXPECT_THAT(message("a: \xff\n"), HasSubstr("malformed YAML"));
   EXPECT_EQ(message("a: 1\nb: 2\na: 3\n"), "f: line 3: the key \"a\" occurs twice");
   EXPECT_EQ(message("a: &x 1\nb: *x\n"),
-            "f: line 2: an alias, which is not taken: write out what it stands for");
-  EXPECT_EQ(message("a: !!int 1\n"), "f: line 1: a tag, which is not taken: leave it out");
+            "f: line 2: aliases are not supported: write out the value");
+  EXPECT_EQ(message("a: !!int 1\n"), "f: line 1: tags are not supported: leave it out");
   EXPECT_EQ(message("? [a]\n: 1\n"), "f: line 1: a key that is not a scalar");
   EXPECT_EQ(message("a: 1\n---\nb: 1\n"), "f: line 2: a second document");
   EXPECT_EQ(message(""), "f: line 1: no document");
@@ -73,9 +73,9 @@ TEST(Csv, ReadsQuotes) {
 
 TEST(Csv, NamesLineAndReason) {
   EXPECT_EQ(message_of<InputError>([] { parse_csv("a\nb,\"c\n\n", "f"); }),
-            "f: line 2: a quote that does not close");
+            "f: line 2: a quote is not closed");
   EXPECT_EQ(message_of<InputError>([] { parse_csv("a\n\"b\"c\n", "f"); }),
-            "f: line 2: something follows a closing quote");
+            "f: line 2: text follows a closing quote");
 }
 
 }  // namespace

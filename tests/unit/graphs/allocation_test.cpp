@@ -11,20 +11,20 @@
 namespace muo::graphs {
 namespace {
 
-// Heap allocations of all ranks during three replayed steps, or eager ones.
+// Heap allocations of all ranks during three steps, replayed or eager.
 std::int64_t allocations_of_steps(const std::string& strategy, bool graph, bool nanochat_bf16) {
   std::int64_t count = 0;
   test::ToyTraining training{
       .world = 3, .strategy = strategy, .graph = graph, .steps = 1, .nanochat_bf16 = nanochat_bf16};
   training.before_step = [&](RankContext& rank, RunState& state, int /*step*/) {
-    const app::RunConfig config = test::toy_config(training);
+    const trainer::RunConfig config = test::toy_config(training);
     const Shape shape{config.step.accumulation, config.step.batch, config.model.seq_len};
     const std::vector<std::int32_t> tokens(static_cast<std::size_t>(shape.numel()), 1);
     const auto copied = rank.device.make_event();
     const auto step = [&] {
       state.step.run(host_tensor(tokens.data(), shape), host_tensor(tokens.data(), shape), *copied);
     };
-    step();  // what libraries set up at their first call
+    step();  // first call: set-up of libraries
     rank.barrier.arrive();
     const std::int64_t before = test::allocations;
     rank.barrier.arrive();
@@ -54,7 +54,7 @@ TEST(StepAllocations, NorDoesOneInBF16) {
   expect_none_in_a_replay(true);
 }
 
-// The count can fail: eager work builds its tasks anew.
+// Checks the counter: eager work allocates its tasks.
 TEST(StepAllocations, EagerWorkIsCounted) {
   EXPECT_GT(allocations_of_steps("balanced", /*graph=*/false, false), 0);
 }

@@ -26,7 +26,7 @@ std::string text(const ToyTraining& run) {
          std::to_string(run.accumulation) + " micro-steps";
 }
 
-// Backward rounds them, or the wire does; sums over ranks and micro-steps are fp32 in both.
+// They are rounded by backward or for the wire; sums over ranks and micro-steps are fp32 in both.
 TEST(BF16Gradients, AreBitwiseThoseThatAreRoundedOnTheirWay) {
   for (const int world : {2, 3, 5})
     for (const optim::Strategy& strategy : optim::strategy_list())
@@ -63,7 +63,7 @@ TEST(BF16Gradients, AreTheSameInEveryForm) {
   }
 }
 
-// Nobody sends anything, and the update reads what backward wrote.
+// Nothing is sent, and the update reads the gradients that backward wrote.
 TEST(BF16Gradients, OfOneDeviceAreNearThoseOfFp32) {
   const ToyTraining run{.steps = 12, .nanochat_bf16 = true, .bf16_gradients = true};
   const ToyCurves got = test::train(run);
@@ -81,7 +81,7 @@ TEST(BF16Gradients, AreNotAddedTo) {
                                .nanochat_bf16 = true,
                                .bf16_gradients = true});
                 }),
-                testing::HasSubstr("micro-steps add to gradients of fp32"));
+                testing::HasSubstr("need fp32 gradients"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// ReplicaAt::kCommon: ranks of a host that read the same weights.
+// ReplicaAt::kCommon: ranks of a host that share their replica.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "app/infer/inference.h"
 #include "graphs/capture.h"
 #include "graphs/run_state.h"
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 #include "support/tolerance.h"
 #include "support/toy_training.h"
+#include "trainer/infer/inference.h"
 
 namespace muo::graphs {
 namespace {
@@ -31,7 +31,7 @@ model::GptConfig small(bool nanochat) {
   c.n_head = 2;
   c.n_kv_head = 1;
   c.n_embd = 32;
-  c.seq_len = 40;  // above the shortest captured length
+  c.seq_len = 40;  // more than the shortest captured length
   if (nanochat) model::set_nanochat_extras(c);
   return c;
 }
@@ -46,7 +46,8 @@ Tokens part(const Tokens& all, std::size_t begin, std::size_t end) {
   return {some.begin(), some.end()};
 }
 
-// By MUO_TEST_BACKEND. `body` with a decoder of a model with fixed random weights.
+// Runs `body` on the backend of MUO_TEST_BACKEND, with a decoder of a model with fixed random
+// weights.
 struct Form {
   std::int64_t rows = 1;
   bool graph = true;
@@ -62,8 +63,8 @@ void with_decoder(const Form& form, const std::function<void(Decoder&)>& body) {
   DeviceGroup group(test::tested_group(1));
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device,
-                       app::plan_inference_memory(config, params, {.sample = form.rows}, 0, 1));
-    app::InferenceState state(rank, config, params, {.sample = form.rows}, arena);
+                       trainer::plan_inference_memory(config, params, {.sample = form.rows}, 0, 1));
+    trainer::InferenceState state(rank, config, params, {.sample = form.rows}, arena);
     warm_up_and_capture(rank, arena, state, form.graph);
     model::fill_rotary_tables(rank.compute, config, state.rotary);
     for (std::size_t i = 0; i < params.size(); ++i) {
@@ -82,7 +83,7 @@ Logits begin(Decoder& decoder, std::int64_t row, const Tokens& context) {
   return out;
 }
 
-// The logits after each token, of row 0.
+// Logits of row 0 after each token.
 std::vector<Logits> follow(Decoder& decoder, const Tokens& context, const Tokens& next) {
   std::vector<Logits> out = {begin(decoder, 0, context)};
   const auto rows = static_cast<std::size_t>(decoder.rows());
@@ -109,8 +110,8 @@ TEST(Decoder, ReplayIsBitwiseWhatItIsEagerly) {
     }
 }
 
-// A step's logits are those of a row that begins with all tokens, but for rounding: 2 layers of
-// some sums of at most 128 terms, of values of the same size.
+// A step's logits equal those of a row that begins with all tokens, up to rounding: 2 layers of
+// several sums of at most 128 terms, of values of similar size.
 TEST(Decoder, AStepGoesOnWhereTheRowIs) {
   const Tokens all = random_context(36, "all");
   with_decoder({}, [&](Decoder& decoder) {
@@ -126,7 +127,8 @@ TEST(Decoder, AStepGoesOnWhereTheRowIs) {
   });
 }
 
-// Documents begin in the context, at its end, in what follows, and in what a full row keeps.
+// Documents begin in the context, at its end, in the following tokens, and in the kept part of a
+// full row.
 TEST(Decoder, AStepGoesOnInTheRowsDocument) {
   constexpr std::int32_t kDocument = 3;
   Tokens all = random_context(43, "all");
@@ -142,7 +144,7 @@ TEST(Decoder, AStepGoesOnInTheRowsDocument) {
     EXPECT_EQ(got, eager);
     for (std::size_t i = 0; i < got.size(); ++i) {
       const std::size_t end = 5 + i;
-      // A full row has begun again with the last half.
+      // A full row has begun again with the last half of its context.
       const Logits want = begin(decoder, 1, part(all, end <= 40 ? 0 : 21, end));
       EXPECT_LE(test::relative_error<float>(got[i], std::vector<double>(want.begin(), want.end())),
                 test::probable(1000))
@@ -156,7 +158,7 @@ TEST(Decoder, AStepGoesOnInTheRowsDocument) {
                                           std::vector<double>(got[10].begin(), got[10].end())),
               test::probable(1000));
   });
-  // Which the logits of whole rows are not.
+  // Logits of whole rows differ from that.
   with_decoder({.rows = 2},
                [&](Decoder& d) { EXPECT_NE(begin(d, 0, part(all, 0, 14)), eager[9]); });
 }
@@ -171,7 +173,7 @@ TEST(Decoder, ARowHasTheSameBitsWhateverTheOthersAre) {
       EXPECT_EQ(begin(decoder, 1, context), alone[0]);
       begin(decoder, 2, random_context(2, "another"));
       for (std::size_t i = 0; i < next.size(); ++i) {
-        // The first row fills up and begins again; the last one pauses in every other step.
+        // The first row becomes full and begins again; the last one pauses in every other step.
         const Tokens tokens = {static_cast<std::int32_t>(i), next[i],
                                i % 2 == 0 ? 3 : Decoder::kNoToken};
         Logits out(3 * kVocab);
@@ -233,7 +235,7 @@ TEST(Decoder, ALongContextKeepsItsEnd) {
   });
 }
 
-// In a training run, where sharded weights are gathered anew for every token.
+// Within a training run, in which sharded weights are gathered for every token.
 std::vector<Logits> in_training(test::ToyTraining run) {
   const auto vocab = static_cast<std::size_t>(test::toy_config(run).model.vocab_size);
   std::vector<Logits> out;

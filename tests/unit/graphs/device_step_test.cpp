@@ -1,5 +1,5 @@
-// The whole training step through a plug-in: by the SIMT tier or, with MUO_TEST_BACKEND=cuda, on a
-// GPU, whose virtual ranks are as many as a test has ranks.
+// The whole training step on a plug-in: the SIMT tier or, with MUO_TEST_BACKEND=cuda, a GPU with as
+// many virtual ranks as a test has ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,12 +28,12 @@ namespace {
 using test::ToyCurves;
 using test::ToyTraining;
 
-// Three where queues are given so that they do not meet, as only those can race; ranks that share a
-// GPU whose driver gives them as it likes have the default.
+// kThree if each branch has a hardware queue of its own, as only then branches can race; the
+// default for ranks that share a GPU whose driver assigns queues freely.
 std::optional<Branches> tested_branches() {
-  const bool apart = test::kernel_backend() != test::KernelBackend::kCuda &&
-                     !test::environment("CUDA_STAND_IN_QUEUES");
-  return apart ? std::optional(Branches::kThree) : std::nullopt;
+  const bool separate = test::kernel_backend() != test::KernelBackend::kCuda &&
+                        !test::environment("CUDA_STAND_IN_QUEUES");
+  return separate ? std::optional(Branches::kThree) : std::nullopt;
 }
 
 ToyTraining on_device(ToyTraining run) {
@@ -49,8 +49,8 @@ ToyTraining on_device(ToyTraining run) {
 }
 ToyCurves device_train(const ToyTraining& run) { return test::train(on_device(run)); }
 
-// As a GPU's library does, the SIMT tier adds up products in another order than the host, and in
-// one that the bound has not been made from.
+// Like a GPU's library, the SIMT tier here sums products in another order than the host, which is
+// none of those from which the bound was computed.
 void expect_the_hosts_curve(const ToyTraining& run, const std::string& what) {
   const auto got = [&] {
     const test::Products products(test::SumOrder{.parts = 5, .interleaved = true});
@@ -82,8 +82,8 @@ TEST(DeviceStep, EveryStrategyFollowsTheHostsCurve) {
                            std::string(strategy));
 }
 
-// By host runs: a learning rate that is 1% off, and weight gradients that lack one of their 720
-// terms, are beyond the bound, in losses and in weights.
+// Host runs with a learning rate that is 1% off, or with weight gradients that lack one of their
+// 720 terms, exceed the bound, in losses and in weights.
 TEST(DeviceStep, TheBoundRefusesErrors) {
   constexpr int kSteps = 12;
   const test::Agreement bounds = test::toy_device_bounds(kSteps);
@@ -121,8 +121,8 @@ TEST(DeviceStep, AReplayIsBitwiseTheSameCallsEagerly) {
   }
 }
 
-// By kernels that read each other's memory: the owner commits into what its peers have gathered
-// from, and between steps the masters are published eagerly.
+// Kernels read each other's memory: the owner commits to memory from which its peers have gathered,
+// and between steps the masters are published eagerly.
 TEST(DeviceStep, APipelinedGatherIsBitwiseTheSimpleOne) {
   for (const bool bf16 : {false, true}) {
     ToyTraining run{.world = bf16 ? 2 : 3,
@@ -139,8 +139,8 @@ TEST(DeviceStep, APipelinedGatherIsBitwiseTheSimpleOne) {
   }
 }
 
-// Its passes gather each layer from what its peers hold, into slots that they use again. In one
-// branch, as each micro-step's gathers would take more queues than a GPU has.
+// Passes gather each layer from peers' memory into slots that are reused. In one branch, as the
+// gathers of each micro-step would need more queues than a GPU has.
 ToyCurves train_in_one_branch(ToyTraining run) {
   run = on_device(run);
   run.devices.branches = Branches::kOne;
@@ -179,7 +179,7 @@ TEST(DeviceStep, TheSameRunTwiceIsBitwiseEqual) {
   expect_bitwise(device_train(run), device_train(run), "fp32");
 }
 
-// Before its middle or its closing graph; no rank waits for another's collectives.
+// Interrupted before the middle or the closing graph; no rank waits for another's collectives.
 TEST(DeviceStep, StepsThatWereGivenUpBeforeAreBitwiseTheSame) {
   for (const char* const shard : {"optimizer", "weights"}) {
     ToyTraining run{.world = 2, .shard = shard, .accumulation = 30, .steps = 2};
@@ -191,7 +191,7 @@ TEST(DeviceStep, StepsThatWereGivenUpBeforeAreBitwiseTheSame) {
   }
 }
 
-// A GPU's memory holds what was there before.
+// GPU memory contains old data at first.
 TEST(DeviceStep, ReadsNothingThatTheStepHasNotWritten) {
   for (const bool bf16 : {false, true}) {
     ToyTraining run{.world = 2, .steps = 2, .nanochat_bf16 = bf16};
@@ -212,14 +212,13 @@ TEST(DeviceStep, NanochatInBf16IsBitwiseEqualEagerAndNearTheHost) {
   }
 }
 
-// The update reads what backward wrote.
+// The update reads the gradients that backward wrote.
 TEST(DeviceStep, GradientsOfBf16OfOneRankAreNearTheHosts) {
   const ToyTraining run{.steps = 2, .nanochat_bf16 = true, .bf16_gradients = true};
   EXPECT_NEAR(device_train(run).losses.back(), test::train(run).losses.back(), 0.02);
 }
 
-// Its memory is gone from the program while its peer is in a collective: nothing may touch it
-// wrongly.
+// Its memory is freed by the program while its peer is in a collective, which must not access it.
 TEST(DeviceStep, ARankThatFailsEndsTheRunWithItsOwnMessage) {
   ToyTraining run{.world = 2, .steps = 2};
   run.before_step = [](RankContext& rank, RunState& /*state*/, int step) {
@@ -236,13 +235,14 @@ TEST(DeviceStep, OneBranchIsBitwiseThree) {
   expect_bitwise(test::train(run), want, "one branch");
 }
 
-// What a warm-up calls, and which collectives then take part.
+// State of a warm-up that records which collectives take part.
 class WarmedUp {
  public:
   WarmedUp(RankContext& rank, Tensor values) : rank_(rank), values_(values) {}
   void warm_up() {
     const std::int64_t before = rank_.communicator.bytes_sent();
-    // As many as it likes: without muting, rank 0 would wait for a second one of rank 1.
+    // The ranks make different numbers of calls: without muting, rank 0 would wait for a second
+    // call of rank 1.
     const int calls = sent.empty() && rank_.rank == 0 ? 2 : 1;
     for (int i = 0; i < calls; ++i)
       rank_.communicator.all_reduce(rank_.compute, 1, values_, values_);
@@ -276,8 +276,8 @@ TEST(DeviceStep, TheFirstPassOfAWarmUpHasNoCollectives) {
   });
 }
 
-// Loading a kernel may wait for the whole GPU, and so for a collective there that waits for the
-// rank which loads: all are there before any rank's collective runs.
+// Loading a kernel may wait for the whole GPU, and so for a collective that waits for the loading
+// rank: all kernels must be loaded before any rank's collective runs.
 TEST(DeviceStep, AKernelsFirstUseBesideACollectiveDoesNotWaitForIt) {
   const ToyTraining on_gpu = on_device({.world = 2});
   DeviceGroup group({.world = 2,

@@ -1,4 +1,4 @@
-// Training within documents, whose borders are data of each batch.
+// Training on documents, whose bounds are part of each batch.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 
 using test::ToyTraining;
 
-// A replay finds the documents of its own batch; recomputed blocks find the same.
+// A replay uses the documents of its own batch; so do recomputed blocks.
 TEST(DocumentsInTraining, AreBitwiseTheSameInEveryForm) {
   for (const bool bf16 : {false, true})
     for (const std::int64_t accumulation : {1, 2}) {

@@ -1,5 +1,5 @@
-// Initial weights are a function of seed, name and element: on any number of ranks, with any
-// strategy, on every backend.
+// Initial weights depend on seed, name and element only: not on the number of ranks, the strategy
+// or the backend.
 #include "graphs/initial_weights.h"
 
 #include <gtest/gtest.h>
@@ -18,14 +18,14 @@
 namespace muo::graphs {
 namespace {
 
-// Compares what each rank holds, and what its forward reads, with whole tensors.
-void expect_initial_weights(const app::RunConfig& config, std::uint64_t seed,
+// Compares each rank's masters and replicas with whole tensors.
+void expect_initial_weights(const trainer::RunConfig& config, std::uint64_t seed,
                             const std::string& what) {
   const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
   std::map<std::string, std::vector<float>> want;
   for (const ParamSpec& spec : params)
     want[spec.name] = test::initial_values(spec, seed);
-  const optim::ShardingPlan plan = app::make_sharding_plan(config, params);
+  const optim::ShardingPlan plan = trainer::make_sharding_plan(config, params);
   std::atomic<std::int64_t> compared = 0;
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
@@ -58,7 +58,7 @@ void expect_initial_weights(const app::RunConfig& config, std::uint64_t seed,
 TEST(InitialWeights, AreTheSameOnEveryRankWithEveryStrategy) {
   for (const int world : {1, 2, 3})
     for (const std::string_view strategy : optim::strategy_names()) {
-      app::RunConfig config = test::toy_config(
+      trainer::RunConfig config = test::toy_config(
           {.world = world, .strategy = std::string(strategy), .nanochat_bf16 = true});
       config.group.world = world;
       config.step_only = true;

@@ -1,5 +1,5 @@
-// The whole training step over NCCL: on the SIMT tier, whose NCCL is a stand-in, or with
-// MUO_TEST_BACKEND=cuda on a GPU, which holds one rank of NVIDIA's.
+// The whole training step on NCCL: on the SIMT tier with a stand-in for NCCL or, with
+// MUO_TEST_BACKEND=cuda, on a GPU with one rank on NVIDIA's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ bool on_gpu() { return test::kernel_backend() == test::KernelBackend::kCuda; }
 ToyCurves train_over_nccl(ToyTraining run) {
   static const LoadedPlugin loaded = on_gpu() ? load_cuda() : test::load_simt();
   if (loaded.plugin == nullptr) throw Error(loaded.missing);
-  run.world = std::min(run.world, loaded.plugin->device_count());  // NCCL wants a GPU for each
+  run.world = std::min(run.world, loaded.plugin->device_count());  // NCCL needs one GPU per rank
   run.devices = {.plugin = loaded.plugin,
                  .communicator = CommunicatorKind::kNccl,
                  .watch = test::patient_watch()};

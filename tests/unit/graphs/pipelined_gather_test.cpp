@@ -9,8 +9,8 @@
 #include "support/drawn.h"
 #include "support/toy_training.h"
 
-// A step that gathers at its head what the step before committed, against one that gathers at its
-// end what it commits.
+// A step that gathers at its start the weights committed by the previous step, compared with one
+// that gathers at its end those that it commits.
 namespace muo::graphs {
 namespace {
 
@@ -50,7 +50,7 @@ TEST(PipelinedStep, IsBitwiseTheSimpleFormInSeveralGraphs) {
                                     "accumulation " + std::to_string(accumulation));
 }
 
-// The names of a graph's nodes, in order, from `begin` to before `end`.
+// Names of a graph's nodes, in order, from `begin` to before `end`.
 std::vector<std::string> collectives(const RunState& state) {
   std::vector<std::string> names;
   for (const GraphTrace* trace : state.step.traces())
@@ -88,7 +88,7 @@ TEST(PipelinedStep, GathersAtTheHeadOfTheGraphAndOnlyThere) {
     EXPECT_EQ(simple.back(), "all_gather");
     std::sort(got.begin(), got.end());
     std::sort(simple.begin(), simple.end());
-    EXPECT_EQ(got, simple);  // nothing more, nothing less
+    EXPECT_EQ(got, simple);  // the same set
   }
 }
 
@@ -106,7 +106,7 @@ TEST(PipelinedStep, OneRankHasTheSameGraphInBothForms) {
   EXPECT_EQ(nodes("pipelined"), nodes("simple"));
 }
 
-// The first batch's loss by the evaluation graph, before each step, and what the steps gave.
+// The first batch's loss by the evaluation graph, before each step, and the run's curves.
 struct Evaluated {
   std::vector<double> losses;
   ToyCurves curves;
@@ -114,7 +114,7 @@ struct Evaluated {
 Evaluated evaluated(const char* gather, bool flush, bool verify) {
   Evaluated result;
   ToyTraining run{.world = 3, .gather = gather, .steps = 6, .random_order = 3};
-  const app::RunConfig config = test::toy_config(run);
+  const trainer::RunConfig config = test::toy_config(run);
   std::vector<std::int32_t> tokens(
       static_cast<std::size_t>(config.step.batch * config.model.seq_len + 1));
   for (std::size_t i = 0; i < tokens.size(); ++i)
@@ -142,7 +142,7 @@ TEST(PipelinedStep, AFlushGivesTheSimpleFormsWeightsBetweenSteps) {
   expect_bitwise(verified.curves, want.curves, "verified before each step");
 }
 
-// The twin: old weights give other losses, and harm no step.
+// Counterpart: old weights give other losses, but do not affect steps.
 TEST(PipelinedStep, WithoutAFlushAnEvaluationSeesOldWeights) {
   const Evaluated want = evaluated("simple", false, false);
   const Evaluated got = evaluated("pipelined", false, false);

@@ -18,7 +18,7 @@ std::string text(const ToyTraining& run) {
          " MLPs" + (run.nanochat_bf16 ? ", bf16" : "");
 }
 
-// Of some layers and of all, where each block has a stream of its own and where they share one.
+// For some layers and for all, with a stream per block and with a shared one.
 TEST(Recompute, IsBitwiseTheSame) {
   for (const bool bf16 : {false, true})
     for (const std::int64_t accumulation : {1, 2}) {
@@ -42,22 +42,22 @@ TEST(Recompute, IsBitwiseTheSame) {
     }
 }
 
-// A layer that is made again keeps its input, of one row's width, where one that is not keeps more
-// than ten; sets for a forward and a backward pass are as large as those of two layers.
+// A recomputed layer keeps only its input, of one row's width, others more than ten of that size;
+// the sets for a forward and a backward pass have the size of two layers'.
 TEST(Recompute, KeepsOnlyTheInputsOfBlocks) {
   const auto bytes = [](std::int64_t layers, const model::Recompute& recompute) {
-    app::RunConfig config = test::toy_config({});
+    trainer::RunConfig config = test::toy_config({});
     config.model.n_layer = layers;
     config.step.recompute = recompute;
     const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
     const MemoryPlan plan =
-        plan_rank_memory(config, params, app::make_sharding_plan(config, params), 0);
+        plan_rank_memory(config, params, trainer::make_sharding_plan(config, params), 0);
     return plan.category_bytes(MemoryCategory::kActivations);
   };
   const auto per_layer = [&](const model::Recompute& of_12, const model::Recompute& of_4) {
     return (bytes(12, of_12) - bytes(4, of_4)) / 8;
   };
-  const app::RunConfig config = test::toy_config({});
+  const trainer::RunConfig config = test::toy_config({});
   const std::int64_t rows = config.step.batch * config.model.seq_len;
   const std::int64_t width = rows * config.model.n_embd * size_of(config.model.dtype);
   const std::int64_t kept = per_layer({}, {});

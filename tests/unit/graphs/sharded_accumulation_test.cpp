@@ -1,5 +1,5 @@
-// --shard gradients against optimizer: every micro-step's gradients are reduced, and only a rank's
-// part of their sum is kept.
+// --shard gradients against optimizer: every micro-step's gradients are reduced, and a rank keeps
+// only its part of their sum.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,15 +52,15 @@ TEST(ShardedAccumulation, IsBitwiseLocalWhereSumsAreInTheSameOrder) {
   }
 }
 
-// Elsewhere only the order of the sums differs (decision derived-tolerances), and all strategies
-// have the same one.
+// Otherwise only the order of sums differs (decision derived-tolerances), and it is the same for
+// all strategies.
 TEST(ShardedAccumulation, AgreesWithLocal) {
   for (const auto& [world, accumulation] : {std::pair{2, 5}, {3, 2}, {4, 5}}) {
     ToyTraining run{.world = world, .accumulation = accumulation};
     const test::Agreement bounds = test::agreement(run);
     const ToyCurves local = test::train(run);
     const ToyCurves want = test::train(sharded(run));
-    EXPECT_NE(want.losses, local.losses) << text(run);  // or nothing is added up in another order
+    EXPECT_NE(want.losses, local.losses) << text(run);  // the order of sums does differ
     EXPECT_LE(test::curve_distance(want.losses, local.losses), bounds.losses) << text(run);
     EXPECT_LE(test::relative_error(want.weights, {local.weights.begin(), local.weights.end()}),
               bounds.weights)

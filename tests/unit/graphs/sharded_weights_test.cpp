@@ -1,5 +1,5 @@
-// --shard weights: a rank holds its segment of the weights, and each pass gathers what a layer
-// reads.
+// --shard weights: a rank holds its segment of the weights, and each pass gathers the weights that
+// a layer reads.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -27,7 +27,8 @@ std::string text(const ToyTraining& run) {
          (run.nanochat_bf16 ? ", bf16" : "");
 }
 
-// Of whatever the same gradients are reduced: once, or in every micro-step.
+// Results are bitwise equal where both sides reduce gradients in the same way: once per step, as
+// here, or in every micro-step, as in the next test.
 TEST(ShardedWeights, AreBitwiseReplicas) {
   test::Drawn drawn(5);
   for (const int world : test::kSanitized ? std::vector{3} : std::vector{1, 2, 3, 4, 5})
@@ -40,7 +41,7 @@ TEST(ShardedWeights, AreBitwiseReplicas) {
                               .gather = bf16 ? "simple" : "pipelined",
                               .steps = test::kSanitized ? 2 : 4,
                               .nanochat_bf16 = bf16};
-        // `parallel` adds up the norm in another order of its matrices.
+        // `parallel` sums the norm in another order of its matrices.
         const ToyCurves got = test::train(sharding(run, "weights"));
         const ToyCurves want = test::train(sharding(run, "optimizer"));
         EXPECT_EQ(got.losses, want.losses) << text(run);

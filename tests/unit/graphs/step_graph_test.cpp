@@ -34,7 +34,7 @@ TEST(StepGraph, EveryWorldGivesTheSameCurve) {
 }
 
 TEST(StepGraph, AccumulationGivesTheSameCurveInOneGraphAndInSeveral) {
-  // 5 micro-steps unrolled; 20: an opening, a middle and a closing graph; 10: no middle one.
+  // 5 micro-steps are unrolled; 20: an opening, a middle and a closing graph; 10: no middle one.
   for (const std::int64_t accumulation : {5, 10, 20})
     for (const int world : {1, 3})
       test::expect_toy_agreement(
@@ -42,8 +42,8 @@ TEST(StepGraph, AccumulationGivesTheSameCurveInOneGraphAndInSeveral) {
           "accumulation " + std::to_string(accumulation) + ", world " + std::to_string(world));
 }
 
-// The bound means something: a run with another learning rate, or another seed of the data, is far
-// outside of it.
+// The bound is sensitive: a run with another learning rate, or another seed of the data, exceeds it
+// by far.
 TEST(StepGraph, TheBoundTellsRunsApart) {
   ToyTraining other{.steps = kSteps};
   other.before_step = [](RankContext&, RunState& state, int step) {
@@ -109,7 +109,7 @@ TEST(StepGraph, NothingIsAllocatedAfterStartUp) {
   EXPECT_EQ(test::train({.world = 2, .steps = 5}).allocations_while_running, 0);
 }
 
-// The initial weights are those of one rank, whatever the world and the strategy.
+// The initial weights are those of one rank, for every world and strategy.
 TEST(StepGraph, InitialWeightsDoNotDependOnTheWorld) {
   const ToyCurves one = test::train({.steps = 0});
   for (const int world : {2, 5})
@@ -121,10 +121,10 @@ TEST(StepGraph, InitialWeightsDoNotDependOnTheWorld) {
 
 TEST(StepGraph, ANonFiniteGradientOnOneRankCommitsNowhereAndTheRunGoesOn) {
   std::vector<float> before;
-  // Gathering at the head would repair the replica before anybody reads it.
+  // With Gather::kPipelined, the gather would repair the replica before it is read.
   ToyTraining run{.world = 3, .gather = "simple", .steps = 4};
   run.before_step = [](RankContext& rank, RunState& state, int step) {
-    // A weight that only this rank sees as infinite, for one step: its loss is not finite.
+    // A weight that is infinite for this rank only, in one step: its loss is not finite.
     static thread_local float saved;
     float* weight = state.weights[0].as<float>();
     if (rank.rank != 1) return;

@@ -11,7 +11,7 @@
 #include "graphs/run_state.h"
 #include "support/toy_training.h"
 
-// The table that a step writes of itself.
+// The table of phases that a step records.
 namespace muo::graphs {
 namespace {
 
@@ -19,7 +19,7 @@ using test::ToyTraining;
 
 constexpr int kSteps = 3;
 
-// After kSteps steps, of the last rank.
+// The last rank's clock after kSteps steps.
 PhaseClock clock_after_steps(ToyTraining run) {
   PhaseClock result;
   run.timed = true;
@@ -39,7 +39,7 @@ TEST(StepPhases, WaitsForWeightsAreTimedAsGathers) {
     const PhaseClock clock = clock_after_steps({.world = world});
     const auto more = [&](StepPhase phase) {
       const auto i = static_cast<std::size_t>(phase);
-      return clock.laps[i] - simple.laps[i];
+      return clock.marks[i] - simple.marks[i];
     };
     const auto waits = more(StepPhase::kGather);
     if (world == 1)
@@ -47,7 +47,7 @@ TEST(StepPhases, WaitsForWeightsAreTimedAsGathers) {
     else
       EXPECT_GE(waits, kSteps * 3);  // wte, matrices, lm_head
     EXPECT_EQ(waits % kSteps, 0);
-    EXPECT_EQ(more(StepPhase::kForward), waits);  // forward goes on after each
+    EXPECT_EQ(more(StepPhase::kForward), waits);  // forward continues after each
     for (const StepPhase phase : {StepPhase::kBegin, StepPhase::kLosses, StepPhase::kBackward,
                                   StepPhase::kUpdate, StepPhase::kBetween})
       EXPECT_EQ(more(phase), 0);
@@ -62,15 +62,16 @@ TEST(StepPhases, EveryPhaseIsTimedAsOftenAsItHappens) {
           std::string(graph ? "graph" : "eager") + ", accumulation " + std::to_string(accumulation);
       const PhaseClock clock = clock_after_steps(
           {.world = 2, .gather = "simple", .graph = graph, .accumulation = accumulation});
-      const auto laps = [&](StepPhase phase) { return clock.laps[static_cast<int>(phase)]; };
-      EXPECT_EQ(laps(StepPhase::kBetween), kSteps * graphs - 1) << what;  // the first starts it
+      const auto marks = [&](StepPhase phase) { return clock.marks[static_cast<int>(phase)]; };
+      // The first one starts the clock.
+      EXPECT_EQ(marks(StepPhase::kBetween), kSteps * graphs - 1) << what;
       for (const StepPhase phase : {StepPhase::kBegin, StepPhase::kUpdate, StepPhase::kGather})
-        EXPECT_EQ(laps(phase), kSteps) << what;
+        EXPECT_EQ(marks(phase), kSteps) << what;
       for (const StepPhase phase : {StepPhase::kForward, StepPhase::kLosses, StepPhase::kBackward})
-        EXPECT_EQ(laps(phase), kSteps * accumulation) << what;
+        EXPECT_EQ(marks(phase), kSteps * accumulation) << what;
       for (std::size_t i = 0; i < kStepPhases.size(); ++i)
         EXPECT_GT(clock.elapsed[i], 0) << what << ", " << kStepPhases[i];
-      EXPECT_EQ(clock.laps[kStepPhases.size()], 0) << what;
+      EXPECT_EQ(clock.marks[kStepPhases.size()], 0) << what;
     }
 }
 

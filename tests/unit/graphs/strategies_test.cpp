@@ -1,5 +1,5 @@
-// Every strategy at every world trains the same model: gates, fewer key-value than query heads,
-// three layers for up to eight ranks.
+// Every strategy at every world trains the same model: with gates, fewer key-value than query
+// heads, and three layers for up to eight ranks.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 using test::ToyCurves;
 using test::ToyTraining;
 
-// 168 rows divide among 2, 3, 4, 7 and 8 ranks.
+// 168 rows are divisible by 2, 3, 4, 7 and 8 ranks.
 ToyTraining training(int world, int steps, std::string_view strategy = "balanced") {
   return {.world = world,
           .strategy = std::string(strategy),
@@ -23,13 +23,13 @@ ToyTraining training(int world, int steps, std::string_view strategy = "balanced
           .gates = true};
 }
 
-// On the host at one world all strategies add the same gradients in the same order, so they are
-// bitwise equal, which fewer steps show; worlds are as far apart as rounding takes them.
+// On the host, for a given world, all strategies add the same gradients in the same order, so they
+// are bitwise equal, which fewer steps show; runs of different worlds differ by rounding.
 TEST(Strategies, AgreeAfterFiftySteps) {
   constexpr int kSteps = 50, kFewer = 12;
   const ToyCurves alone = test::train(training(1, kSteps));
   const test::Agreement bounds = test::agreement(training(1, kSteps));
-  ASSERT_LT(bounds.weights, 1e-3);  // or the comparison says nothing
+  ASSERT_LT(bounds.weights, 1e-3);  // so that the comparison is meaningful
   for (const int world : {1, 2, 3, 4, 7, 8}) {
     SCOPED_TRACE("world " + std::to_string(world));
     const ToyCurves got = test::train(training(world, kSteps));
@@ -46,7 +46,7 @@ TEST(Strategies, AgreeAfterFiftySteps) {
   }
 }
 
-// State of bf16 is rounded by what is rounded, not by who holds it, and masters lie in two parts.
+// Rounding of bf16 state depends on the element, not on its holder; masters are split in two parts.
 TEST(Strategies, AgreeWithLeanState) {
   for (const bool bf16 : {false, true}) {
     ToyTraining run{.world = 3, .steps = 8, .nanochat_bf16 = bf16, .lean = true};

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 
 double f(double x) { return x > 0 ? x * x : 0.0; }
 
-// Remainders of 16-byte accesses and, last, several blocks of a GPU.
+// Sizes with remainders of 16-byte accesses; the last one takes several blocks on a GPU.
 const std::vector<Shape> kShapes = {{0}, {1}, {15}, {16}, {3, 37}, {2, 5, 129}, {8195}};
 
 TEST(ReluSquared, AgreesWithFloat64) {
@@ -39,7 +39,7 @@ TEST(ReluSquared, AgreesWithFloat64) {
   }
 }
 
-// In fp32 x^2 and 2 x dy of bf16 values are exact, so what is stored is them, rounded once.
+// x^2 and 2 x dy of bf16 values are exact in fp32, so the stored values are rounded once.
 TEST(ReluSquaredBF16, IsTheRoundedValueBothWays) {
   test::KernelStream stream;
   for (const Shape& shape : kShapes) {
@@ -67,7 +67,7 @@ TEST(ReluSquaredBackward, AgreesWithFiniteDifferencesOfFloat64) {
     const HostTensor dx(shape);
     relu_squared(stream, {.y = y, .x = x});
     relu_squared_backward(stream, {.dx = dx, .dy = dy, .y = y});
-    constexpr double kStep = 0x1p-20;  // exact for a parabola but for the roundings, of u / step
+    constexpr double kStep = 0x1p-20;  // exact for a parabola, except for roundings of u / step
     for (std::size_t i = 0; i < x.values().size(); ++i) {
       const double at{x.values()[i]};
       if (std::abs(at) < kStep) continue;  // the kink
@@ -79,7 +79,7 @@ TEST(ReluSquaredBackward, AgreesWithFiniteDifferencesOfFloat64) {
   }
 }
 
-// y tells x: nothing is lost on the way through the rounded square and its rounded root.
+// y determines max(x, 0): the rounded root of the rounded square is exact.
 TEST(ReluSquaredBackward, IsThatOfXForEveryBF16) {
   test::KernelStream stream;
   std::vector<BF16> numbers;

@@ -77,7 +77,7 @@ class AdamwMoments : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, AdamwMoments, ::testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& type) { return std::string(name_of(type.param)); });
 
-// Moments of bf16 are rounded as they are stored; the weight comes from what they were before.
+// bf16 moments are rounded when stored; the weight is computed from the unrounded ones.
 TEST_P(AdamwMoments, GiveWhatDoubleGives) {
   const double stored = GetParam() == DType::kBF16 ? kUnitBF16 : 0.0;
   for (const StepScalars::Adam& group : kGroups) {
@@ -106,7 +106,7 @@ TEST_P(AdamwMoments, GiveWhatDoubleGives) {
     EXPECT_LE(worst_element<double>(t.m.doubles(), m, size_m),
               worst_case(4) * (1 + stored) + stored);
     EXPECT_LE(worst_element<double>(t.v.doubles(), v, v),
-              worst_case(6) * 4 * (1 + stored) + stored);  // lerp cancels little
+              worst_case(6) * 4 * (1 + stored) + stored);  // lerp has little cancellation
     EXPECT_LE(worst_element<float>(t.weight.values(), w, size_w), worst_case(16));
     EXPECT_EQ(t.replica.doubles(), t.weight.rounded(DType::kBF16).doubles());
   }
@@ -133,8 +133,8 @@ TEST_P(AdamwMoments, DoNotDependOnAddresses) {
   EXPECT_EQ(v.doubles(), t.v.doubles());
 }
 
-// A gradient of bf16 gives the bits of the same values in fp32: every type of moments, whole and
-// split masters, both ways to round, at any address.
+// A bf16 gradient gives the same bits as equal fp32 values, with every type of moments, whole and
+// split masters, both kinds of rounding, at any address.
 TEST_P(AdamwMoments, ReadGradientsOfBF16AsTheirValues) {
   const HostTensor narrow = random_tensor({1003}, "grad").rounded(DType::kBF16);
   const HostTensor wide = narrow.widened();
@@ -166,7 +166,7 @@ TEST_P(AdamwMoments, ReadGradientsOfBF16AsTheirValues) {
       EXPECT_TRUE(step(narrow, splits, stochastic) == want) << splits << stochastic;
       EXPECT_TRUE(step(Unaligned(narrow), splits, stochastic) == want) << splits << stochastic;
       const HostTensor other = random_tensor({1003}, "other");
-      EXPECT_FALSE(step(other, splits, stochastic) == want) << "or nothing reads it";
+      EXPECT_FALSE(step(other, splits, stochastic) == want) << "the gradient must have an effect";
     }
 }
 
@@ -183,8 +183,8 @@ TEST(Adamw, RefusesGradientsOfOtherTypes) {
               ::testing::HasSubstr("adamw: grad is uint16, expected fp32"));
 }
 
-// With beta2 = 0.995 a bf16 v near g^2 does not move (docs/spec/optimizer.md, "AdamW"). So the
-// weight must come from the unrounded one, and the stored one must stay.
+// With beta2 = 0.995 a bf16 v near g^2 does not change (docs/spec/optimizer.md, "AdamW"). The
+// weight must be computed from the unrounded v, and the stored v must be unchanged.
 TEST(Adamw, SmallChangesOfBF16MomentsAreLostInTheStoreOnly) {
   const Tensors t(DType::kBF16);
   std::ranges::fill(t.v.values<BF16>(), to_bf16(1.0F));
@@ -207,7 +207,7 @@ TEST(Adamw, SmallChangesOfBF16MomentsAreLostInTheStoreOnly) {
   }
 }
 
-// Stochastic rounding of moments of bf16.
+// Stochastic rounding of bf16 moments.
 const StochasticRounding kRounding{.random = {0, "wte"}, .begin = 5000000000};
 
 void step_stochastically(const Tensors& t, std::int64_t updates, std::int64_t begin,
@@ -225,7 +225,8 @@ void step_stochastically(const Tensors& t, std::int64_t updates, std::int64_t be
                  .rounding = StochasticRounding{kRounding.random, kRounding.begin + begin}});
 }
 
-// The weight and the unrounded moments are those of fp32 moments, and are rounded by their noise.
+// Weight and unrounded moments equal those with fp32 moments; the moments are rounded by the noise
+// of their element.
 TEST(AdamwStochasticRounding, RoundsWhatFp32GivesByTheNoiseOfTheElement) {
   const Tensors narrow(DType::kBF16);
   Tensors wide;
@@ -260,10 +261,11 @@ TEST(AdamwStochasticRounding, DoesNotDependOnHowATensorIsCut) {
   EXPECT_EQ(parts.weight.doubles(), whole.weight.doubles());
 }
 
-// What rounding to nearest loses (SmallChangesOfBF16MomentsAreLostInTheStoreOnly): with v = 1 and
-// g = 1.1, 200 updates of beta2 = 0.995 bring v to 1 + 0.21 (1 - 0.995^200) = 1.133. Each rounds
-// by a variable of mean 0 within a spacing of 2^-7, hence of a deviation of at most half of that,
-// which the next updates shrink by 0.995: the sum's is 2^-8 sqrt(1 / (1 - 0.995^2)) at most.
+// Changes that rounding to nearest loses (SmallChangesOfBF16MomentsAreLostInTheStoreOnly): with v =
+// 1 and g = 1.1, 200 updates of beta2 = 0.995 bring v to 1 + 0.21 (1 - 0.995^200) = 1.133. The
+// rounding error of each has mean 0 and lies within a spacing of 2^-7, so its deviation is at most
+// half of that, which later updates shrink by 0.995: the sum's is at most 2^-8 sqrt(1 / (1 -
+// 0.995^2)).
 TEST(AdamwStochasticRounding, KeepsSmallChangesInTheMean) {
   const Tensors t(DType::kBF16);
   std::ranges::fill(t.v.values<BF16>(), to_bf16(1.0F));
@@ -277,10 +279,10 @@ TEST(AdamwStochasticRounding, KeepsSmallChangesInTheMean) {
   const double kept = std::pow(static_cast<double>(kGroups[0].beta2), 200);
   const double deviation = 0x1p-8 / std::sqrt(1 - std::pow(0.995, 2)) / std::sqrt(1003.0);
   EXPECT_NEAR(mean, kept + (1 - kept) * g * g, 6 * deviation);
-  EXPECT_GT(mean - 1, 10 * 6 * deviation);  // or the bound says nothing
+  EXPECT_GT(mean - 1, 10 * 6 * deviation);  // otherwise the bound is too weak
 }
 
-// Masters that are split between the replica and their lower halves.
+// Masters that are split into the replica and lower halves.
 TEST_P(AdamwMoments, MakeOfSplitMastersWhatTheyMakeOfWholeOnes) {
   const Tensors whole(GetParam());
   for (float& w : whole.weight.values())

@@ -42,7 +42,7 @@ std::vector<std::int32_t> reference(const HostTensor& x, std::int64_t vocab) {
   return out;
 }
 
-// In bf16 many columns are equally large. What pads a row is larger than all of it.
+// In bf16 many columns are equal. The padding of a row is larger than all of its columns.
 TEST(Argmax, IsTheFirstOfTheLargest) {
   struct Size {
     std::int64_t n, vocab, padded;
@@ -79,8 +79,8 @@ TEST(Argmax, IsTheFirstOfEqualOnesFarApart) {
 TEST(Argmax, TakesWhatIsANumber) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  const HostTensor x({7, 4}, std::vector<float>{kNan,  1,     kNan,  0.5,  // one of two
-                                                -2,    kNan,  -1,    -1,  // behind one that is none
+  const HostTensor x({7, 4}, std::vector<float>{kNan,  1,     kNan,  0.5,    // one of two
+                                                -2,    kNan,  -1,    -1,     // after a NaN
                                                 kNan,  kNan,  kNan,  kNan,   // none
                                                 -kInf, -kInf, -kInf, -kInf,  //
                                                 kNan,  -kInf, kNan,  -kInf,  //

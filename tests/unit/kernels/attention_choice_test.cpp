@@ -35,9 +35,9 @@ AttentionSize d12(std::int64_t rows) {
           .dtype = DType::kBF16};
 }
 
-// As cuDNN answers, with its scratch.
+// cuDNN's answer, with its scratch.
 LibraryAttention answer(const AttentionSize& size, AttentionDirection direction) {
-  if (size.h % 8 != 0) return {.why_not = "heads are multiples of 8"};
+  if (size.h % 8 != 0) return {.why_not = "the head size is not a multiple of 8"};
   if (direction == kForward) return {.why_not = {}, .workspace = 16};
   const std::int64_t rows = size.b * size.heads * size.t;
   return {.why_not = {},
@@ -106,7 +106,7 @@ TEST(AttentionChoice, EveryCaseThatTheLibraryOrTensorCoresDoNotTake) {
     expect_kernels(without, c.without, c.without, c.what);
     EXPECT_THAT(without.text(), HasSubstr(c.why));
   }
-  // Whatever its scratch, the library is better than arithmetic without tensor cores.
+  // With any amount of scratch, the library is better than kernels without tensor cores.
   AttentionSize wide = d12(32);
   wide.h = 136;
   expect_kernels(choose(wide), Kernels::kLibrary, Kernels::kLibrary, "wide heads");
@@ -117,7 +117,7 @@ TEST(AttentionChoice, ViewsThatBeginAnywhereAreForThePortableKernels) {
                  "tensors");
   expect_kernels(choose(d12(4), {.workspace = false}), Kernels::kTensorCores, Kernels::kTensorCores,
                  "workspace");
-  // Planned for the library, computed by the own kernels: their scratch is there.
+  // Scratch that is planned for the library is enough for the own kernels.
   EXPECT_GE(choose(d12(4)).backward.workspace,
             choose(d12(4), {.tensors = false}).backward.workspace);
   EXPECT_EQ(choose(d12(4), {.tensors = false}).backward.workspace, 4 * 6 * 2048);
@@ -131,9 +131,9 @@ TEST(AttentionChoice, GradientsByWarpgroupsWhereTheGpuHasThem) {
   expect_kernels(wide, Kernels::kLibrary, Kernels::kWarpgroups, "heads of 128");
   EXPECT_EQ(wide.backward.workspace, 2 * 4 * 6 * 2048);
   EXPECT_EQ(wide.text(), "cuDNN, gradients by own kernels on Hopper's tensor cores");
-  EXPECT_TRUE(take_rotary(wide.backward.kernels, 128));
-  EXPECT_FALSE(take_rotary(wide.backward.kernels, 64));
-  EXPECT_FALSE(take_rotary(Kernels::kTensorCores, 128));
+  EXPECT_TRUE(fuses_rotary(wide.backward.kernels, 128));
+  EXPECT_FALSE(fuses_rotary(wide.backward.kernels, 64));
+  EXPECT_FALSE(fuses_rotary(Kernels::kTensorCores, 128));
   AttentionSize size = d12(4);
   size.t = 100;
   size.documents = true;
@@ -228,7 +228,7 @@ TEST(AttentionChoice, IsDescribedInOneLine) {
             "own kernels on tensor cores (it does not load)");
 }
 
-// In the place of a device's, for its life.
+// Replaces the registered backend during its lifetime.
 class RecordingBackend {
  public:
   RecordingBackend() { asked().clear(); }

@@ -22,13 +22,14 @@
 namespace muo::test {
 namespace {
 
-// Of one position each, over whole rows, at the borders of tiles and vectors and beside them.
+// Lengths of documents: one position each, whole rows, at and next to the borders of tiles and
+// vectors.
 std::vector<std::vector<Index>> documents_of_cases() {
   if (kSanitized) return {{16, 32}, {65, 1, 14}};
   return {{1}, {1000}, {64}, {16, 32}, {63, 2}, {65, 1, 14}, {17, 1, 100}, {128, 1}, {3, 200}};
 }
 
-// All of them, or the last alone under a sanitizer.
+// All values, or only the last one under a sanitizer.
 std::vector<Index> all_or_last(std::vector<Index> values) {
   return kSanitized ? std::vector<Index>{values.back()} : values;
 }
@@ -73,8 +74,8 @@ TEST(AttentionDocumentsBF16, MatchesDouble) {
                        DType::kBF16);
 }
 
-// As wide as the kernels on tensor cores have tiles, and as the others do; more queries than their
-// search for a document's end looks at at once.
+// Head sizes of the tiles of tensor-core kernels and of the others; more queries than one step of
+// their search for a document's end.
 TEST(AttentionDocumentsBF16, MatchesDoubleForEveryTile) {
   std::vector<std::vector<Index>> all_documents = {{1}, {1000}, {3, 200}, {128, 1}};
   if (kSanitized) all_documents = {{128, 1}};
@@ -100,7 +101,7 @@ TEST(AttentionDocuments, OfOneDocumentHasTheBitsOfNone) {
     for (const Index window : all_or_last({5, 300, 64})) {
       AttentionCase c{
           .b = kSanitized ? 1 : 2, .t = 300, .heads = 2, .kv_heads = 1, .h = 40, .window = window};
-      const auto by_own_kernels = [&] {  // a library has none for documents
+      const auto by_own_kernels = [&] {  // libraries do not support documents
         AttentionProblem p(c, dtype);
         p.forward = p.backward = AttentionKernels::kOwn;
         p.run();
@@ -142,7 +143,7 @@ TEST(AttentionDocuments, ABorderWrongByOneIsNoticed) {
   }
 }
 
-// Another token reaches its own document, which all other documents' bits do not notice.
+// Another token influences its own document only: all other documents keep their bits.
 TEST(AttentionDocuments, OnlyPairsOfADocumentInfluenceEachOther) {
   for (const Index token : {0, 29, 30, 31, 95, 96, 129}) {
     SCOPED_TRACE("token " + std::to_string(token));
@@ -172,7 +173,7 @@ TEST(AttentionDocuments, OnlyPairsOfADocumentInfluenceEachOther) {
                                      a.begin() + static_cast<std::ptrdiff_t>((i + 1) * width),
                                      b.begin() + static_cast<std::ptrdiff_t>(i * width));
         EXPECT_TRUE(same || same_document) << "result " << n << " of position " << i;
-        // But for dq of a document's first query, which is 0.
+        // Except dq of a document's first query, which is 0.
         EXPECT_FALSE(same && static_cast<Index>(i) == token && n != 2)
             << "result " << n << " of position " << i;
       }
@@ -180,7 +181,7 @@ TEST(AttentionDocuments, OnlyPairsOfADocumentInfluenceEachOther) {
   }
 }
 
-// What masks alone would let through, as 0 times NaN is NaN.
+// Masking alone would not be enough, as 0 times NaN is NaN.
 TEST(AttentionDocuments, TilesOfOtherDocumentsAreNotComputed) {
   constexpr Index kLength = 128;  // a multiple of all tiles
   for (const DType dtype : {DType::kF32, DType::kBF16})
@@ -195,7 +196,7 @@ TEST(AttentionDocuments, TilesOfOtherDocumentsAreNotComputed) {
       const AttentionProblem clean(c, dtype), poisoned(c, dtype);
       for (const HostTensor* x : {&poisoned.q, &poisoned.k, &poisoned.v, &poisoned.dout}) {
         const std::int64_t bytes = x->tensor().bytes() / 3;
-        std::fill_n(x->tensor().data + bytes, bytes, std::byte{0xFF});  // not numbers
+        std::fill_n(x->tensor().data + bytes, bytes, std::byte{0xFF});  // NaNs
       }
       clean.run();
       poisoned.run();
@@ -226,7 +227,7 @@ TEST(AttentionDocuments, RefusesStartsThatAreNone) {
   args.starts = args.lse.view({1, 80});
   EXPECT_THAT(message_of<Error>([&] { attention(stream, args); }),
               testing::HasSubstr("starts is fp32, expected int32"));
-  if (!stream.is_host()) return;  // a device does not look at the values
+  if (!stream.is_host()) return;  // a device does not check the values
   p.run();
   for (const auto& [position, value] : {std::pair{70, 71}, {70, 3}, {3, -1}}) {
     std::int32_t& start = p.starts.values<std::int32_t>()[static_cast<std::size_t>(position)];

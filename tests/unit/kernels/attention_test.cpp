@@ -84,8 +84,8 @@ TEST(AttentionBF16, MatchesDouble) {
   expect_matches({.b = 2, .t = 80, .heads = 6, .kv_heads = 2, .h = 24, .window = 20}, DType::kBF16);
 }
 
-// One probability, e^-0.234375, relative to the largest: 0.79106, rounded 0.79297. The quotients
-// by the sum, 1.79106, round to different values.
+// One probability is e^-0.234375 = 0.79106 relative to the largest, rounded 0.79297. Divided by the
+// sum, 1.79106, the rounded and the unrounded one round to different values.
 TEST(AttentionBF16, RoundsProbabilitiesBeforeTheyMultiply) {
   const AttentionProblem p({.b = 1, .t = 2, .heads = 1, .kv_heads = 1, .h = 1, .window = 2},
                            DType::kBF16);
@@ -106,8 +106,8 @@ TEST(AttentionBF16, RoundsProbabilitiesBeforeTheyMultiply) {
   EXPECT_NE(p.out.doubles()[1], rounded(e / (1 + e)));
 }
 
-// What one implementation writes, log-sum-exp above all, is what another's backward pass expects.
-// The automatic ones are another on a GPU only.
+// The outputs of any implementation, in particular log-sum-exp, are valid inputs of any other's
+// backward pass. The automatic choice differs from the others on a GPU only.
 TEST(AttentionBF16, AnyForwardGoesWithAnyBackward) {
   if (kernel_backend() == KernelBackend::kHost) GTEST_SKIP() << "the host has one implementation";
   std::vector<AttentionKernels> all = {AttentionKernels::kOwn, AttentionKernels::kPortable};
@@ -141,7 +141,7 @@ TEST(AttentionBF16, TheMethodSaysWhichKernelsCompute) {
                          automatic = run(AttentionKernels::kAuto);
   EXPECT_FALSE(same(own.lse, portable.lse));
   EXPECT_FALSE(same(own.dq, portable.dq));
-  // Automatic ones are those that the environment names, if it does.
+  // The automatic choice is the environment's, if set.
   const AttentionKernels named = attention_kernels_of_environment();
   const bool is_portable = named == AttentionKernels::kPortable;
   EXPECT_EQ(same(automatic.lse, portable.lse) && same(automatic.dq, portable.dq), is_portable);
@@ -152,10 +152,10 @@ TEST(AttentionBF16, TheMethodSaysWhichKernelsCompute) {
   }
 }
 
-// The library that SIMT_CUDNN=wrong stands for has windows that are wrong by one.
+// With SIMT_CUDNN=wrong the library's windows are wrong by one.
 TEST(AttentionBF16, ALibraryComputesIfItAgreesWithOwnKernels) {
   if (kernel_backend() == KernelBackend::kHost) GTEST_SKIP() << "the host has one implementation";
-  const KernelStream stream;  // loads what is asked
+  const KernelStream stream;  // loads the backend
   const std::optional<std::string> stands_in = environment("SIMT_CUDNN");
   const bool is_wrong = stands_in == "wrong";
   const bool has_cudnn = kernel_backend() == KernelBackend::kCuda || stands_in;
@@ -177,7 +177,7 @@ TEST(AttentionBF16, ALibraryComputesIfItAgreesWithOwnKernels) {
       size.method.kernels = AttentionKernels::kAuto;
       if (attention_kernels_of_environment() != AttentionKernels::kAuto) continue;
       EXPECT_THAT(describe_attention(size), StartsWith("own kernels on tensor cores"));
-      EXPECT_EQ(attention_gains_by_any_order(size), false);
+      EXPECT_EQ(attention_is_faster_in_any_order(size), false);
     }
 }
 
@@ -202,8 +202,8 @@ TEST(Attention, WindowWrongByOneIsNoticed) {
   }
 }
 
-// Another token reaches exactly the queries that see it, and a query's gradient exactly the keys
-// that it sees: all else keeps its bits.
+// Another token influences exactly the queries that see it, and a query's gradient exactly the keys
+// that it sees; all other results keep their bits.
 TEST(Attention, OnlyVisiblePairsInfluenceEachOther) {
   for (const Index window : {3, 70, 200})
     for (const Index token : {0, 1, 63, 64, 100, 129}) {
@@ -247,9 +247,10 @@ TEST(Attention, GradientOfAQueryReachesOnlyTheKeysItSees) {
 }
 
 // rotary_norm_backward (kernels/rotary.h) of a gradient, with its magnitudes.
-AttentionReference::Result through_rotary(const AttentionReference::Result& dy, const HostTensor& y,
-                                          const HostTensor& rstd, const HostTensor& cos,
-                                          const HostTensor& sin, double scale) {
+AttentionReference::Result rotary_backward(const AttentionReference::Result& dy,
+                                           const HostTensor& y, const HostTensor& rstd,
+                                           const HostTensor& cos, const HostTensor& sin,
+                                           double scale) {
   AttentionReference::Result out(y);
   const Shape& shape = y.tensor().shape;
   const auto h = static_cast<std::size_t>(shape[3]), half = h / 2;
@@ -308,12 +309,12 @@ TEST(AttentionBackward, GoesOnThroughRotaryNorm) {
       p.run();
       const AttentionReference want(p, c.window);
       AttentionTolerance within(want, c, dtype);
-      // The sums of a row, and a rounding more where the gradient is stored before.
+      // The sums of a row, and one more rounding if the gradient is stored before.
       within.gradient =
           (within.gradient + worst_case(2 * c.h + 20)) * (1 + within.unit) + within.unit;
       const auto expect = [&](const HostTensor& got, const AttentionReference::Result& gradient,
                               const HostTensor& y, const HostTensor& rstd) {
-        EXPECT_LT(attention_distance(got, through_rotary(gradient, y, rstd, cos, sin, kScale)),
+        EXPECT_LT(attention_distance(got, rotary_backward(gradient, y, rstd, cos, sin, kScale)),
                   within.gradient);
       };
       expect(p.dq, want.dq, p.q, q_rstd);
@@ -381,8 +382,8 @@ TEST(Attention, StaysWithinItsWorkspaceWhereverThatBegins) {
       const auto untouched = [](float x) { return x == 1234.5F; };
       EXPECT_TRUE(std::ranges::all_of(all.first(static_cast<std::size_t>(offset)), untouched));
       EXPECT_TRUE(std::ranges::all_of(all.last(static_cast<std::size_t>(kGuard)), untouched));
-      if (!stream.is_host()) continue;  // needs less than the host
-      // The promise is not loose either: some of the last 64 elements are in use.
+      if (!stream.is_host()) continue;  // devices need less than the host
+      // The bound is tight: some of the last 64 elements are used.
       EXPECT_FALSE(std::ranges::all_of(
           all.subspan(static_cast<std::size_t>(offset + length - kGuard), kGuard), untouched));
     }
@@ -423,7 +424,7 @@ TEST(Attention, RefusesArgumentsThatDoNotFit) {
               }),
               HasSubstr("3 query heads cannot share 2 key-value heads"));
   AttentionBackwardArgs backward = p.backward_args();
-  backward.workspace = backward.workspace.elements(0, 31);  // one per query and head is the least
+  backward.workspace = backward.workspace.elements(0, 31);  // the minimum is one per query and head
   EXPECT_THAT(error_of([&] { attention_backward(stream, backward); }),
               HasSubstr("attention_workspace"));
   backward = p.backward_args();

@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Around every way of rounding: halves and their neighbours, both signs, denormals, the largest
+// Values for all cases of rounding: halves and their neighbours, both signs, denormals, the largest
 // values, infinities and NaN; and a sample of all floats.
 std::vector<float> hard_values() {
   std::vector<float> out;
@@ -35,12 +35,12 @@ std::vector<float> hard_values() {
   return out;
 }
 
-// The nearest of the two neighbours in bf16, by comparing distances in double.
+// The nearer one of the two bf16 neighbours, by comparing distances in double.
 double nearest(float x) {
   const std::uint32_t down = std::bit_cast<std::uint32_t>(x) & 0xFFFF0000U;
   const double below{std::bit_cast<float>(down)};
   const float next = std::bit_cast<float>(down + 0x10000U);
-  // Beyond the largest value the neighbour is where the next one would be.
+  // Beyond the largest value, the upper neighbour is the next value of an unbounded format.
   const double above =
       std::isinf(next) ? std::copysign(0x1p128, static_cast<double>(x)) : double{next};
   const double to_below = std::abs(double{x} - below);
@@ -58,7 +58,7 @@ TEST(Cast, RoundsToTheNearestWithTiesToEven) {
   cast(stream, {.y = y, .x = x});
   for (std::size_t i = 0; i < values.size(); ++i) {
     const BF16 got = y.values<BF16>()[i];
-    if (std::isnan(values[i])) {  // which one, depends on the backend
+    if (std::isnan(values[i])) {  // its bits depend on the backend
       EXPECT_TRUE(std::isnan(to_f32(got)));
       continue;
     }

@@ -56,14 +56,14 @@ TEST(AgreeCommit, OnlyFiniteTotalsCommit) {
                             {-kInfinity, 1, 0, 0},
                             {1, largest, 0, 1},
                             {1, std::nextafter(largest, kInfinity), 0, 0},
-                            {2.5, 1, kNoIndex - 7, 0}};  // a rank has found something
+                            {2.5, 1, kNoIndex - 7, 0}};  // a rank has found a non-finite value
   for (const auto& row : rows) {
     guard.decide_on(row[0], row[1], row[2]);
     const int commits = row[3] > 0 ? 1 : 0;
     EXPECT_EQ(guard.s().commit, commits) << row[0] << " " << row[1] << " " << row[2];
     EXPECT_EQ(guard.s().verdict, commits == 1 ? Verdict::kOrdinary : Verdict::kNotFinite);
   }
-  EXPECT_EQ(guard.seen().loss.count, 2) << "what is not finite says nothing of what is usual";
+  EXPECT_EQ(guard.seen().loss.count, 2) << "non-finite steps must not enter the statistics";
 }
 
 std::vector<double> noise(const char* name, double mean, double spread, int count) {
@@ -84,12 +84,12 @@ TEST(AgreeCommit, OutliersAreThoseFarAboveTheMeanOfAFullWindow) {
     const std::vector<double> losses = noise("loss", 3, 0.1, 128);
     const std::vector<double> norms = noise("norm", 0.5, 0.05, 128);
     for (std::size_t i = 0; i < losses.size(); ++i) {
-      const double spike = i == 100 ? 50 : 0;  // before the window is full nothing is an outlier
+      const double spike = i == 100 ? 50 : 0;  // no outlier, as the window is not full
       guard.decide_on(losses[i] + spike, norms[i] * norms[i]);
       ASSERT_EQ(guard.s().verdict, Verdict::kOrdinary) << i;
       ASSERT_EQ(guard.s().loss_deviations, 0) << i;
     }
-    // Two passes over the same numbers.
+    // A reference with two passes over the same numbers.
     std::vector<double> seen = losses;
     seen[100] += 50;
     double mean = 0;
@@ -109,12 +109,12 @@ TEST(AgreeCommit, OutliersAreThoseFarAboveTheMeanOfAFullWindow) {
     const double at = mean + 5.5 * std::sqrt(variance);
     expect(at, 0.5, Verdict::kOrdinary);
     EXPECT_NEAR(guard.s().loss_deviations, 5.5, 1e-5);
-    expect(-100, 0.5, Verdict::kOrdinary);  // better than usual
+    expect(-100, 0.5, Verdict::kOrdinary);  // low values are no outliers
     expect(1000, 0.5, Verdict::kOutlier);
     expect(3, 2, Verdict::kOutlier);
     EXPECT_GT(guard.s().norm_deviations, 6);
     expect(3, 0.5, Verdict::kOrdinary);
-    // A new level is an outlier only for so long.
+    // A new level is an outlier only for some steps.
     for (int i = 0; i < 20; ++i)
       guard.decide_on(1000 + i % 2, 0.25);
     EXPECT_EQ(guard.s().verdict, Verdict::kOrdinary);
@@ -151,7 +151,7 @@ TEST(NoteNonfinite, KeepsTheLowestIndex) {
       EXPECT_EQ(found(), 5 + bad) << n;
     }
     note_nonfinite(stream, {.found = total.tensor().row(0), .x = x, .base = 1000});
-    EXPECT_EQ(found(), 5 + n / 3) << "another, behind it";
+    EXPECT_EQ(found(), 5 + n / 3) << "a second one, after the first";
   }
   total.values<double>()[0] = 0;
   const HostTensor rows = random_tensor({6}, "rows");
@@ -171,7 +171,8 @@ TEST(NoteNonfinite, FindsValuesOfBF16) {
       return total.values<double>()[0];
     };
     EXPECT_EQ(note(), 0) << n;
-    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), 2e19F}) {  // its square is not
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), 2e19F}) {  // 2e19^2 is infinite
       x.values<BF16>()[static_cast<std::size_t>(n / 2)] = to_bf16(bad);
       const std::int64_t index = 5 + 2 * (n / 2);
       EXPECT_EQ(kNoIndex - note(), index) << n;

@@ -1,4 +1,4 @@
-// What operations say that they come to, against counts by hand.
+// Compares the costs that operations report with counts by hand.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -44,7 +44,7 @@ TEST(Cost, OfAProduct) {
 TEST(Cost, OfASymmetricProductIsWhatIsComputed) {
   const HostTensor d({2, 200, 200}), a({2, 200, 30}), square({2, 200, 200});
   const Cost gram = cost_of([&](Stream& stream) { symmetric_product(stream, {.d = d, .a = a}); });
-  // Blocks of 96 rows: up to their last row.
+  // Blocks of 96 rows, each computed up to the column of its last row.
   const double elements = 96 * 96 + 96 * 192 + 8 * 200;
   EXPECT_EQ(gram.flops, 2 * (2.0 * 30 * elements));
   EXPECT_EQ(gram.shape, "NT 200x30x200 x2");
@@ -89,7 +89,7 @@ TEST(Cost, OfATableIsTheRowsThatTokensAskFor) {
         .bytes;
   };
   EXPECT_EQ(backward(true), 4 * (30 + 2 * 30 + 5));
-  EXPECT_EQ(backward(false), 4 * (30 + 2 * 30 + 5 + 600));  // the others are zeroed
+  EXPECT_EQ(backward(false), 4 * (30 + 2 * 30 + 5 + 600));  // all rows are zeroed
   EXPECT_EQ(
       cost_of([&](Stream& s) {
         value_embedding(

@@ -64,12 +64,12 @@ const std::vector<Case> kCases = {
     {3, 37, 64, 15.0F, 10.0F},      {3, 37, 64, 0.0F, 30.0F},      {2, 257, 257, 60.0F, 40.0F},
     {2, 1063, 1088, 30.0F, 5.0F},   {2, 1063, 1088, 0.0F, 5.0F},   {0, 5, 8, 15.0F, 1.0F},
     {9, 250, 256, 15.0F, 4.0F},     {9, 250, 256, 0.0F, 4.0F},     {2, 9001, 9001, 15.0F, 4.0F},
-    {1, 32759, 32768, 15.0F, 4.0F}, {2, 32768, 32768, 0.0F, 4.0F},  // nanochat's
-    {2, 50257, 50304, 15.0F, 4.0F}, {2, 50257, 50304, 0.0F, 4.0F},  // more than registers hold
-    {1, 90001, 90048, 15.0F, 4.0F}, {1, 90001, 90048, 0.0F, 4.0F},  // and than shared memory
+    {1, 32759, 32768, 15.0F, 4.0F}, {2, 32768, 32768, 0.0F, 4.0F},  // nanochat's sizes
+    {2, 50257, 50304, 15.0F, 4.0F}, {2, 50257, 50304, 0.0F, 4.0F},  // exceed registers
+    {1, 90001, 90048, 15.0F, 4.0F}, {1, 90001, 90048, 0.0F, 4.0F},  // exceed shared memory too
 };
 
-// The error of a value z that an exponential turns into a relative error: roundings of |z|.
+// The absolute error of an exponent z, which becomes a relative error: roundings of |z|.
 double exponent_error(const Case& s) {
   const double largest = s.softcap > 0 ? double{s.softcap} : 6.0 * double{s.spread};
   return 8 * test::kUnitF32 * (1 + 2 * largest);
@@ -106,7 +106,7 @@ TEST(CrossEntropy, AgreesWithFloat64) {
         const double probability = std::exp(-want[j]);
         const double hit = j == target ? 1.0 : 0.0;
         const double t = s.softcap > 0 ? std::tanh(x[j] / double{s.softcap}) : 0.0;
-        // Relative to scale * probability, as the derivative of the cap cancels where tanh is
+        // Relative to scale * probability, as the derivative of the cap has cancellation if tanh is
         // near 1.
         EXPECT_NEAR(
             got[j], double{kScale} * (probability - hit) * (1 - t * t),
@@ -121,8 +121,7 @@ TEST(CrossEntropy, AgreesWithFloat64) {
   }
 }
 
-// The fp32 kernel, held to float64 above, says on the widened logits what is stored but for its
-// rounding.
+// The reference is the fp32 kernel, which is compared with float64 above, on the widened logits.
 TEST(CrossEntropyBF16, IsTheFp32ResultRoundedOnce) {
   test::KernelStream stream;
   for (const Case& s : kCases)
@@ -175,8 +174,8 @@ TEST(CrossEntropy, AddressesDoNotMatter) {
     }
 }
 
-// A block of a GPU takes several rows if there are more than multiprocessors, not all blocks as
-// many, and reads ahead: ignored rows between others as well.
+// On a GPU a block processes several rows if there are more rows than multiprocessors, with
+// different numbers of rows per block, and reads ahead; ignored rows are between others.
 TEST(CrossEntropy, RowsDoNotDisturbEachOther) {
   test::KernelStream stream;
   for (const Case& s : {Case{11, 252, 256, 15.0F, 4.0F}, Case{300, 252, 256, 0.0F, 4.0F},

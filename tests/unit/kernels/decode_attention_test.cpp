@@ -29,7 +29,8 @@ struct Size {
   std::vector<std::int32_t> positions;  // one for each row
 };
 
-// Over chunks' borders, windows that begin within one, and heads that no vector divides.
+// Sizes across the borders of chunks, windows that begin within a chunk, and head sizes that
+// vectors do not divide.
 const std::vector<Size> kSizes = {
     {1, 1, 2, 1, 0, {0}},
     {2, 1, 17, 5, 10, {4, 0, 2}},
@@ -102,7 +103,7 @@ TEST(DecodeAttention, AgreesWithFloat64) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       const std::int64_t b = rows_of(s);
       const HostTensor q = random_tensor({b, s.heads, s.h}, "q").rounded(dtype);
-      // A row more than there are queries.
+      // The cache has one row more than there are queries.
       const Shape cache{b + 1, s.capacity, s.kv_heads, s.h};
       const HostTensor keys = random_tensor(cache, "k").rounded(dtype);
       const HostTensor values = random_tensor(cache, "v").rounded(dtype);
@@ -118,9 +119,10 @@ TEST(DecodeAttention, AgreesWithFloat64) {
                                 .window = s.window,
                                 .scale = kScale});
       const Expected want = reference(s, kScale, q, keys, values);
-      // A score's error is relative to its size, and times that in the exponential; then the
-      // exponential (2 ulp), the sums over keys of weights and of weighted values, two factors that
-      // join chunks, the quotient, and the store.
+      // The exponential turns a score's relative error, times the score's size, into a relative
+      // error of the weight. The remaining errors are those of the exponential (2 ulp), the sums
+      // over keys of weights and of weighted values, two factors that combine chunks, the quotient,
+      // and the store.
       const double unit = dtype == DType::kBF16 ? test::kUnitBF16 : 0.0;
       const double tolerance = test::worst_case(s.h + 4) * 2 * want.score_size +
                                test::worst_case(2 * (s.capacity + 10)) + unit;
@@ -129,8 +131,8 @@ TEST(DecodeAttention, AgreesWithFloat64) {
     }
 }
 
-// So captured steps serve all positions: what is behind a position, or before its window, may be
-// anything.
+// Entries of the cache after a position or before its window do not matter, so captured steps serve
+// all positions.
 TEST(DecodeAttention, ReadsNothingThatItsQueryDoesNotSee) {
   test::KernelStream stream;
   for (const Size& s : kSizes) {
@@ -161,7 +163,7 @@ TEST(DecodeAttention, ReadsNothingThatItsQueryDoesNotSee) {
   }
 }
 
-// A document begins where a window of another length would.
+// A document's start has the same effect as a window of another length.
 TEST(DecodeAttention, SeesItsDocumentAsThroughAWindow) {
   test::KernelStream stream;
   for (const Size& s : kSizes)

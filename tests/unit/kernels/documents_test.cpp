@@ -31,7 +31,8 @@ TEST(DocumentStarts, AreThoseOfTheLastTokenThatBeginsOne) {
   EXPECT_THAT(starts_of(tokens, 4), testing::Each(0));
 }
 
-// Rows of lengths about a warp's and over several, of which some have no document's token.
+// Rows with about as many tokens as a warp or several warps have lanes; some have no document
+// token.
 TEST(DocumentStarts, OfManyRowsAreFoundFromTheLeft) {
   for (const std::int64_t t : {1, 31, 32, 33, 64, 100, 257})
     for (const std::int32_t vocab : {1, 2, 40, 500}) {

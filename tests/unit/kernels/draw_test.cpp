@@ -29,7 +29,7 @@ using Kind = InitialValues::Kind;
 
 constexpr std::uint64_t kSeed = 42;
 constexpr std::string_view kName = "transformer.wte.weight";
-constexpr std::int64_t kWord = std::int64_t{1} << 32;  // elements beyond need the upper word
+constexpr std::int64_t kWord = std::int64_t{1} << 32;  // later elements need the index's upper word
 constexpr std::array kRandom = {Kind::kNormal, Kind::kUniform, Kind::kPositive};
 
 std::vector<float> drawn(const InitialValues& init, std::int64_t begin, std::int64_t n,
@@ -56,13 +56,13 @@ std::array<std::uint32_t, 4> words_of(std::int64_t element) {
       kSeed);
 }
 
-// In double: the upper 24 bits of the first word, in [0, 1).
+// The upper 24 bits of the first word as a double in [0, 1).
 double uniform(std::int64_t element) {
   return std::floor(words_of(element)[0] / 256.0) / 16777216.0;
 }
 
 TEST(Draw, UniformValuesAreExactlyTheirFormulas) {
-  const float a = 0.062513F;  // with any bits
+  const float a = 0.062513F;  // arbitrary
   for (const std::int64_t begin : {std::int64_t{0}, kWord - 700, 5 * kWord + 3}) {
     const std::vector<float> both = drawn({Kind::kUniform, double{a}}, begin, 1500);
     const std::vector<float> positive = drawn({Kind::kPositive, double{a}}, begin, 1500);
@@ -75,8 +75,8 @@ TEST(Draw, UniformValuesAreExactlyTheirFormulas) {
   }
 }
 
-// By the C library in long double. The cosine is taken of the way to the nearest quarter turn,
-// where it is zero: of an angle near pi/2 rounding would leave little.
+// The reference is the C library in long double. The cosine is computed from the distance to the
+// nearest quarter turn, where it is zero, as an angle near pi/2 would lose precision.
 TEST(Draw, NormalValuesAreBoxMullersWithinTheirRoundings) {
   const float a = 0.8F;
   // Two roundings to fp32, of the normal number and of its product, and box_muller.h's bound.
@@ -113,7 +113,7 @@ TEST(Draw, ConstantsAndLinesAreTheirFormulas) {
   }
 }
 
-// Whatever computes them: vectors or GPU threads here, one after the other in this test.
+// The kernel computes elements in vectors or GPU threads, the reference one after the other.
 TEST(Draw, BitsAreThoseOfEveryCpuAndGpu) {
   const CounterRandom random(kSeed, kName);
   for (const std::int64_t begin : {std::int64_t{0}, kWord - 20'000, 77 * kWord + 1}) {
@@ -194,7 +194,7 @@ TEST(Draw, SeedsNamesAndElementsGiveOthers) {
   }
 }
 
-// Deviation of a mean of x is that of x over sqrt(n); six of them.
+// The mean may be off by six of its deviations, which are sqrt(variance / n).
 void expect_mean(const std::vector<double>& of, double mean, double variance,
                  const std::string& what) {
   double sum = 0;
@@ -231,7 +231,7 @@ TEST(Draw, HasTheMomentsOfItsDistributionAndNoneBetweenNeighbours) {
   }
 }
 
-// FNV-1a of the bits of 5000 elements, so that a run can be repeated years later.
+// Compares FNV-1a hashes of the bits of 5000 elements, so that runs remain reproducible.
 TEST(Draw, NeverChanges) {
   const auto hash = [](const InitialValues& init) {
     std::uint64_t out = 0xCBF29CE484222325U;

@@ -67,8 +67,8 @@ struct Case {
   std::int64_t n, vocab, c, groups;  // 0: no scale
 };
 
-// Bitwise: fp32 sums in the order of the tokens, whatever a backend's blocks and batches are. One
-// token in three is the same, so that it is in several batches.
+// Bitwise: fp32 sums in the order of the tokens, whatever a backend's blocks and batches are. Every
+// third token is the same, so that it occurs in several batches.
 TEST(EmbeddingBackward, IsTheSequentialSum) {
   test::KernelStream stream;
   for (const Case& s : {Case{70, 300, 72, 6}, Case{431, 5, 130, 2}, Case{131, 7, 192, 3},
@@ -111,15 +111,15 @@ TEST(EmbeddingBackward, IsTheSequentialSum) {
     }
 }
 
-// A dtable of bf16 gets fp32's sums, rounded once: from zero, or from what it held. In fp32 the
-// first row's 1 + 2^-9 - 1 is 2^-9; rounded after each term it would be 0.
+// A bf16 dtable gets fp32's sums, rounded once, from zero or from its old values. In fp32 the first
+// row's 1 + 2^-9 - 1 is 2^-9; rounded after each term it would be 0.
 TEST(EmbeddingBackward, RoundsTheSumsOfBF16Once) {
   test::KernelStream stream;
   for (const Case& s : {Case{70, 300, 72, 6}, Case{431, 5, 130, 2}, Case{131, 7, 192, 3},
                         Case{40, 290, 37, 37}, Case{300, 1, 64, 0}, Case{0, 3, 5, 0}})
     for (const DType dtype : {DType::kF32, DType::kBF16})
       for (const bool accumulate : {false, true}) {
-        if (test::kThreadSanitizer && s.vocab > 100) continue;  // as many blocks: half a minute
+        if (test::kThreadSanitizer && s.vocab > 100) continue;  // many blocks take half a minute
         const HostTensor tokens = random_tokens(s.n, static_cast<std::int32_t>(s.vocab), "tokens");
         const HostTensor dy = random_tensor({s.n, s.c}, "dy").rounded(dtype);
         const HostTensor scale = random_tensor({s.n, std::max<std::int64_t>(s.groups, 1)}, "scale");
@@ -151,8 +151,8 @@ TEST(EmbeddingBackward, RoundsTheSumsOfBF16Once) {
   EXPECT_EQ(dtable.doubles(), (std::vector<double>{0x1p-9, 3.0}));
 }
 
-// From 31,745 rows on 128 of them are a block's, whose sums and staged rows in bf16 are exactly the
-// shared memory that a kernel without static bytes could have without opting in for more.
+// From 31,745 rows on a block has 128 of them. Their sums and staged bf16 rows take exactly the
+// shared memory that a kernel without static shared memory may use without opting in.
 TEST(EmbeddingBackward, TakesVocabulariesOfRealTokenizers) {
   test::KernelStream stream;
   constexpr std::int64_t kN = 9;
@@ -165,7 +165,7 @@ TEST(EmbeddingBackward, TakesVocabulariesOfRealTokenizers) {
     std::vector<double> want(static_cast<std::size_t>(vocab * kC));
     for (std::int64_t i = 0; i < kN * kC; ++i) {
       const auto token = tokens.values<std::int32_t>()[static_cast<std::size_t>(i / kC)];
-      // Two terms at most: their sum in double, rounded below, is the sum in fp32.
+      // There are at most two terms, so their sum in double, rounded below, is the fp32 sum.
       want[static_cast<std::size_t>(token * kC + i % kC)] +=
           dy.doubles()[static_cast<std::size_t>(i)];
     }
@@ -212,7 +212,7 @@ TEST(EmbeddingBackward, SumsRepeatedTokensAndZeroesAbsentOnes) {
 }
 
 TEST(EmbeddingBackward, AddsInTheOrderOfTheTokens) {
-  // 1 vanishes beside 2^25: only the order (2^25 - 2^25) + 1 leaves it.
+  // 2^25 absorbs 1: only the order (2^25 - 2^25) + 1 keeps it.
   test::KernelStream stream;
   const HostTensor tokens({3}, std::vector<std::int32_t>{2, 2, 2});
   const HostTensor dtable({3, 1});
@@ -274,7 +274,7 @@ TEST(Embedding, NamesWhatDoesNotFit) {
                                             .groups = groups});
               }),
               HasSubstr("embedding_backward: dtable is int32, expected fp32"));
-  // Of another vocabulary.
+  // Groups for another vocabulary.
   EXPECT_THAT(test::message_of<Error>([&] {
                 embedding_backward(stream, {.dtable = HostTensor({6, 2}),
                                             .dy = HostTensor({4, 2}),

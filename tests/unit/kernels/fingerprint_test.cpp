@@ -47,7 +47,7 @@ TEST(Fingerprint, DoesNotDependOnAddresses) {
     }
 }
 
-// splitmix64's finalizer, evaluated apart from the kernel: mix(0x3F80 + golden ratio).
+// splitmix64's finalizer, evaluated independently of the kernel: mix(0x3F80 + golden ratio).
 TEST(Fingerprint, IsTheSumOfMixedBits) {
   const auto mix = [](std::uint64_t z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;

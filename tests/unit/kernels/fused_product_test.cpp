@@ -21,10 +21,10 @@ using test::random_tensor;
 struct Sizes {
   std::int64_t m, n, k;
 };
-// Whole tiles and parts of them; what vectors do not divide is for separate kernels.
+// Whole and partial tiles; sizes that vectors do not divide are computed by separate kernels.
 constexpr Sizes kSizes[] = {{128, 256, 64}, {200, 72, 40}, {1, 8, 8}, {37, 24, 104}, {5, 7, 3}};
 
-// Of one element: the sum in float64, and the magnitudes that were added up.
+// One element: the sum in float64, and the sum of magnitudes.
 struct Sum {
   double value = 0, magnitude = 0;
   void add(double a, double b) {
@@ -33,7 +33,8 @@ struct Sum {
   }
 };
 
-// Any order of a sum of k products in fp32, then roundings of `dtype`, of relative size u.
+// Error bound of an fp32 sum of k products in any order, followed by roundings to `dtype`, of
+// relative size u.
 double bound(const Sum& sum, std::int64_t k, DType dtype) {
   const double u = dtype == DType::kBF16 ? 0x1p-8 : 0x1p-24;
   return static_cast<double>(k + 1) * 0x1p-23 * sum.magnitude + u * std::abs(sum.value);
@@ -71,7 +72,7 @@ TEST_P(FusedProduct, BackwardIsTheProductTimesTheDerivative) {
     const HostTensor dy = random_tensor({m, k}, "dy").rounded(GetParam());
     const HostTensor w = random_tensor({k, n}, "w").rounded(GetParam());
     const HostTensor y = random_tensor({m, n}, "y").rounded(GetParam());
-    const HostTensor before = y.copy();  // what the activation took
+    const HostTensor before = y.copy();  // the activation's input
     relu_squared(stream, {.y = y, .x = y});
     const HostTensor dx({m, n}, GetParam());
     gemm_relu_squared_backward(stream, {.dx = dx, .dy = dy, .w = w, .y = y});
@@ -95,8 +96,8 @@ TEST_P(FusedProduct, BackwardIsTheProductTimesTheDerivative) {
 INSTANTIATE_TEST_SUITE_P(DTypes, FusedProduct, ::testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& dtype) { return std::string(name_of(dtype.param)); });
 
-// Where nothing is fused, and where a GPU's kernel was found to be wrong, it is the pair, bit by
-// bit.
+// Without a fused kernel, or if a GPU's kernel was found to be wrong, the result is the pair's, bit
+// by bit.
 TEST(FusedProduct, HasTheRoundingsOfSeparateKernels) {
   test::KernelStream stream;
   const HostTensor x = random_tensor({64, 8}, "x").rounded(DType::kBF16);
@@ -108,7 +109,7 @@ TEST(FusedProduct, HasTheRoundingsOfSeparateKernels) {
   std::size_t differ = 0;
   for (std::size_t i = 0; i < y.doubles().size(); ++i)
     if (y.doubles()[i] != pair.doubles()[i]) ++differ;
-  // Sums of 8 products, in fp32 and another order: few are rounded to another number of 8 bits.
+  // fp32 sums of 8 products in another order: few are rounded to another bf16 value.
   EXPECT_LE(differ, 4U);
 }
 

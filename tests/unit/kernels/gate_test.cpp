@@ -44,7 +44,7 @@ constexpr std::size_t kH = 10;
 constexpr std::size_t kG = 12;
 constexpr std::int32_t kVocab = 7;
 constexpr double kStep = 1e-5;
-constexpr double kBound = 1e-5;  // some hundred units of roundoff, norm-wise
+constexpr double kBound = 1e-5;  // norm-wise, a hundred units of roundoff
 
 std::vector<double> value_reference(std::vector<double> v, const std::vector<double>& x,
                                     const std::vector<double>& weight,
@@ -152,7 +152,7 @@ TEST_F(ValueEmbeddingTest, WeightGradientsOfBF16AreThoseOfFp32Rounded) {
               testing::HasSubstr("value_embedding_backward: dweight is int32, expected fp32"));
 }
 
-// Both directions in a type, with tensors at aligned addresses or not.
+// Both directions in one dtype, with tensors at aligned or unaligned addresses.
 struct ValueRun {
   std::vector<double> v, gates, dx, dweight;
 
@@ -161,7 +161,7 @@ struct ValueRun {
     constexpr std::int64_t kRows = 11;
     const std::int64_t c = g + 5;
     const auto values = [&](const Shape& shape, std::string_view name, float scale = 1.0F) {
-      // Values of bf16 in either type, so that only the arithmetic differs.
+      // bf16 values in either dtype, so that only the arithmetic differs.
       const HostTensor rounded = random_tensor(shape, name, scale).rounded(DType::kBF16);
       return dtype == DType::kBF16 ? rounded.copy() : rounded.widened();
     };
@@ -207,7 +207,8 @@ struct ValueRun {
   };
 };
 
-// Heads of whole 16-byte accesses, more heads than a warp has lanes, more rows than a block takes.
+// Heads of whole 16-byte accesses, more heads than a warp has lanes, more rows than a block
+// processes.
 TEST(ValueEmbedding, TypesAndAddressesChangeNoMoreThanRoundings) {
   struct Case {
     std::int64_t n, heads, h, g;
@@ -265,7 +266,7 @@ TEST(Smear, MixesTheGatedTokenBeforeIn) {
   const auto want = smear_reference(x.doubles(), weight.doubles(), double{0.7F});
   EXPECT_LT(test::relative_error<float>(y.values(), want), test::worst_case(kSmearG + 8));
   for (std::size_t b = 0; b < kB; ++b)
-    for (std::size_t j = 0; j < kSmearC; ++j) {  // the first position is left alone, bitwise
+    for (std::size_t j = 0; j < kSmearC; ++j) {  // the first position is unchanged, bitwise
       const std::size_t i = b * kT * kSmearC + j;
       EXPECT_EQ(y.values()[i], x.values()[i]);
     }
@@ -278,7 +279,7 @@ TEST(Smear, WithWhatCameBeforeARowGoesOn) {
   const HostTensor lambda({1}, std::vector<float>{0.7F});
   const HostTensor want({1, kT, kSmearC}), want_gates({1, kT});
   smear(stream, {.y = want, .gates = want_gates, .x = x, .weight = weight, .lambda = lambda});
-  // Every position as a row of its own, the first before nothing.
+  // Every position as a separate row; the first one has no previous position.
   std::vector<float> before(kT * kSmearC, NAN);
   std::copy_n(x.values().begin(), (kT - 1) * kSmearC, before.begin() + kSmearC);
   std::vector<std::int32_t> numbers(kT);

@@ -41,7 +41,7 @@ struct Case {
 
 struct Reference {
   std::vector<double> value;
-  std::vector<double> magnitude;  // what the rounding errors are relative to
+  std::vector<double> magnitude;  // rounding errors are relative to this
 };
 
 Reference multiply(const Case& s, const std::vector<double>& a, const std::vector<double>& b,
@@ -83,7 +83,7 @@ void expect_agrees(const Case& s) {
   const HostTensor b =
       random_tensor(s.transpose_b ? shape_of(s, s.n, s.k) : shape_of(s, s.k, s.n), "b")
           .rounded(s.in);
-  HostTensor unset(shape_of(s, s.m, s.n));  // what d held does not matter
+  HostTensor unset(shape_of(s, s.m, s.n));  // old contents of d do not matter
   std::ranges::fill(unset.values(), std::numeric_limits<float>::quiet_NaN());
   const HostTensor c =
       (s.beta == 0 ? unset.copy() : random_tensor(shape_of(s, s.m, s.n), "c")).rounded(s.out);
@@ -100,7 +100,7 @@ void expect_agrees(const Case& s) {
                 .transpose_a = s.transpose_a,
                 .transpose_b = s.transpose_b,
                 .few_rows = s.few_rows});
-  // k products and sums, alpha, beta and the last sum; then what is stored is rounded.
+  // k products and sums, alpha, beta and the last sum; then the store rounds.
   const double in_fp32 = test::worst_case(2 * s.k + 3);
   const double stored = s.out == DType::kBF16 ? test::kUnitBF16 : 0.0;
   std::vector<double> bound(want.value.size());
@@ -134,7 +134,7 @@ TEST(GemmOfFewRows, AgreesWithFloat64) {
               expect_agrees({1, m, n, k, false, true, 1.5F, beta, c, in, out, true});
 }
 
-// So that a sample does not depend on what else is sampled.
+// A sample must not depend on the other samples of its batch.
 TEST(GemmOfFewRows, OnTheHostARowHasTheSameBitsAmongOthers) {
   if (test::kernel_backend() != test::KernelBackend::kHost)
     GTEST_SKIP() << "a GPU's library chooses by the number of rows";
@@ -184,7 +184,7 @@ TEST(Gemm, AgreesWithFloat64BeyondOneBlock) {
     }
 }
 
-// Rows of 4 KiB and 8 KiB, whose columns the host copies in panels of 1024.
+// Rows of 4 KiB and 8 KiB, for which the host copies panels of 1024 columns.
 TEST(Gemm, AgreesWithFloat64WhereColumnsCollide) {
   for (const auto& [in, out] : kTypes) {
     for (const Case::C c : {Case::C::kAbsent, Case::C::kIsD, Case::C::kSeparate}) {
@@ -195,7 +195,7 @@ TEST(Gemm, AgreesWithFloat64WhereColumnsCollide) {
   }
 }
 
-// A long sum of few columns, as of the head's input gradient.
+// A long sum with few columns, like the head's input gradient.
 TEST(Gemm, AgreesWithFloat64ForLongSums) {
   for (const auto& [in, out] : kTypes)
     expect_agrees({1, 21, 19, 5003, false, false, 1.0F, 0.0F, Case::C::kAbsent, in, out});
@@ -223,7 +223,7 @@ TEST(Gemm, AcceptsEmptyResults) {
   }
 }
 
-// 1 + (2^-8 + 2^-20): were the product rounded first, it would be 2^-8, and the sum, a tie, 1.
+// 1 + (2^-8 + 2^-20): if the product were rounded first, it would be 2^-8, and the sum, a tie, 1.
 TEST(Gemm, RoundsOnce) {
   test::KernelStream stream;
   const auto bf16 = [](const Shape& shape, const std::vector<float>& values) {
@@ -313,11 +313,12 @@ int threads_of_process() {
   return static_cast<int>(std::distance(begin(tasks), end(tasks)));
 }
 
-// A device is a thread: a library that starts a team for each would train slower.
+// A device is a thread, so a library that starts a team for each would slow down training.
 TEST(GemmLibrary, ComputesInTheCallersThreadAlone) {
   if (test::kernel_backend() != test::KernelBackend::kHost)
-    GTEST_SKIP() << "a GPU's driver, and what stands in for it, start threads when they like";
-  int before = 0;  // in the device's thread: a sanitizer starts one of its own with the first
+    GTEST_SKIP() << "a GPU's driver and its stand-in start threads of their own";
+  int before =
+      0;  // counted in the device's thread, as sanitizers start a thread with the first one
   int within = 0;
   std::thread device([&] {
     before = threads_of_process();

@@ -53,7 +53,7 @@ TEST(WriteMetrics, FillsTheSlotOfTheStep) {
   const MetricsRecord& got = ring.record(4 % kSlots);
   EXPECT_EQ(got.sequence, 5);
   EXPECT_EQ(got.step, 4);
-  EXPECT_EQ(got.updates, 3);  // this one among them
+  EXPECT_EQ(got.updates, 3);  // including this one
   EXPECT_EQ(got.committed, 1);
   EXPECT_EQ(got.verdict, Verdict::kOutlier);
   EXPECT_EQ(got.loss_deviations, 6.5F);

@@ -15,15 +15,15 @@
 #include "support/tensors.h"
 #include "support/unaligned.h"
 
-// Muon's gradients of bf16.
+// Muon with bf16 gradients.
 namespace muo::test {
 namespace {
 
-// Gradients of bf16 give the bits of the same values in fp32, at any address.
+// bf16 gradients give the same bits as equal fp32 values, at any address.
 TEST(MuonInput, ReadsAGradientOfBF16AsItsValues) {
   const MuonScalars scalars;
   for (const Shape& shape : muon_shapes()) {
-    if (kThreadSanitizer && shape.numel() > 500) continue;  // else half a minute
+    if (kThreadSanitizer && shape.numel() > 500) continue;  // takes half a minute
     const HostTensor narrow = random_tensor(shape, "grad").rounded(DType::kBF16);
     const HostTensor wide = narrow.widened();
     const Unaligned elsewhere(narrow);
@@ -66,7 +66,7 @@ TEST(MuonInput, ReadsAGradientOfBF16AsItsValues) {
 TEST(MuonCommit, ReadsAGradientOfBF16AsItsValues) {
   const MuonScalars scalars;
   scalars.tensor.tensor().as_struct<StepScalars>()->gradient_scale = 0.375F;
-  const std::int64_t n = 381;  // whole accesses, and some elements more
+  const std::int64_t n = 381;  // whole accesses and a remainder
   const HostTensor narrow = random_tensor({n}, "grad").rounded(DType::kBF16);
   const HostTensor wide = narrow.widened();
   struct State {

@@ -17,7 +17,7 @@
 namespace muo::test {
 namespace {
 
-// What becomes of values where nanochat's are stored (docs/spec/optimizer.md, "Muon", steps 3-5).
+// The rounding of intermediates that nanochat stores (docs/spec/optimizer.md, "Muon", steps 3-5).
 struct Round {
   bool to_bf16 = false;
   double operator()(double x) const {
@@ -69,7 +69,7 @@ TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
   const MuonScalars scalars;
   for (const MuonNormalisation& normalisation : kNormalisations)
     for (const Shape& shape : muon_shapes())
-      for (const float size : {1.0F, 1e-4F, 1e-6F}) {  // the last: rows at MuonEq's clamp
+      for (const float size : {1.0F, 1e-4F, 1e-6F}) {  // the last one reaches MuonEq's clamp
         const HostTensor grad = random_tensor(shape, "grad", size);
         const HostTensor momentum = random_tensor(shape, "momentum", size);
         const HostTensor x(shape);
@@ -86,7 +86,7 @@ TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
         // most 20 times the result's norm for mu = 0.9; then the norms and two of the scaling.
         EXPECT_LE(relative_error<float>(x.values(), want), 20 * worst_case(12)) << shape.text();
 
-        // The same from a Nesterov input that came from elsewhere.
+        // The same with a separately computed Nesterov input.
         const HostTensor nesterov(shape);
         muon_nesterov(
             stream, {.x = nesterov, .grad = grad, .momentum = momentum, .scalars = scalars.tensor});
@@ -100,7 +100,7 @@ TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
       }
 }
 
-// Without Nesterov's look-ahead the input is the new momentum, to the bit.
+// Without Nesterov's look-ahead the input is the new momentum, bit by bit.
 TEST(MuonInput, OfPlainMomentumIsTheMomentumThatACommitStores) {
   KernelStream stream;
   const MuonScalars scalars;
@@ -119,11 +119,12 @@ TEST(MuonInput, OfPlainMomentumIsTheMomentumThatACommitStores) {
   EXPECT_TRUE(std::ranges::equal(input.values(), momentum.values()));
 }
 
-// The reference rounds where nanochat does, but what it rounds differs by fp32's errors. They
-// change a rounded value only if they straddle a boundary between two values of bf16. The errors
-// are below 64 units of fp32 relative to values whose boundaries are at least a unit of bf16 apart:
-// at most 2 64 2^-24 / 2^-8 = 0.2 % of the values of each rounding, and for each such row factor a
-// row. A rounding too few, or one too many, changes a third of all.
+// The reference rounds where nanochat does, but its values differ by fp32 errors before rounding.
+// These change a rounded value only if they cross a boundary between two bf16 values. The errors
+// are below 64 units of fp32, relative to values whose boundaries are at least a unit of bf16
+// apart: so at most 2 64 2^-24 / 2^-8 = 0.2 % of the values of each rounding change, and a whole
+// row for each row factor that changes. A missing or an additional rounding changes a third of all
+// values.
 TEST(MuonInput, RoundsBF16WhereNanochatDoes) {
   KernelStream stream;
   const MuonScalars scalars;
@@ -147,7 +148,7 @@ TEST(MuonInput, RoundsBF16WhereNanochatDoes) {
         for (std::size_t i = 0; i < got.size(); ++i)
           if (got[i] != want[i]) ++different;
         EXPECT_LE(different, got.size() / 50) << shape.text();
-        // Those few are one value of bf16 away, or two after both products.
+        // Those few differ by one bf16 value, or by two after both products.
         EXPECT_LE(relative_error(got, want), 4 * kUnitBF16 / std::sqrt(50)) << shape.text();
       }
 }
@@ -187,7 +188,7 @@ TEST(MuonScale, AgreesWithDoubleAndKeepsTheNorm) {
       for (std::size_t k = 0; k < static_cast<std::size_t>(shape[0]); ++k) {
         double* x = want.data() + k * rows * columns;
         double* s = want_variance.data() + k * length;
-        const auto index = [&](std::size_t i) {  // of the long side
+        const auto index = [&](std::size_t i) {  // along the long side
           return rows >= columns ? i / columns : i % columns;
         };
         double norm = 0;
@@ -300,7 +301,7 @@ TEST(MuonCommit, DecaysCautiouslyAndWritesState) {
   EXPECT_EQ(t.replica.doubles(), t.weight.rounded(DType::kBF16).doubles());
 }
 
-// Of a momentum of bf16: what fp32 gives, rounded by the noise of the element, however it is cut.
+// A bf16 momentum is the fp32 result, rounded by the noise of the element, however it is split.
 TEST(MuonCommit, RoundsAMomentumOfBF16Stochastically) {
   const CommitTensors wide, narrow;
   const HostTensor momentum = narrow.momentum.rounded(DType::kBF16);
@@ -310,7 +311,7 @@ TEST(MuonCommit, RoundsAMomentumOfBF16Stochastically) {
   scalars.tensor.tensor().as_struct<StepScalars>()->updates = 12;
   wide.commit(scalars);
   const CounterRandom random(0, "c_fc");
-  constexpr std::int64_t kBegin = 4294967290;  // to 2^32 and beyond
+  constexpr std::int64_t kBegin = 4294967290;  // elements across 2^32
   for (const std::int64_t begin : {0, 101, 304}) {
     const std::int64_t end = begin == 0 ? 101 : begin == 101 ? 304 : narrow.shape.numel();
     const auto part = [&](const HostTensor& x) { return x.tensor().elements(begin, end - begin); };
@@ -357,7 +358,7 @@ TEST(MuonCommit, MakesOfSplitMastersWhatItMakesOfWholeOnes) {
   }
 }
 
-// The input of the iterations from a momentum of bf16 is that from the same numbers in fp32.
+// A bf16 momentum gives the same input of the iterations as equal fp32 values.
 TEST(MuonInput, ReadsAMomentumOfBF16) {
   const MuonScalars scalars;
   for (const Shape& shape : muon_shapes())

@@ -56,7 +56,7 @@ TEST(RmsNorm, AgreesWithFloat64) {
       for (const double v : values)
         want_y.push_back(v * want_rstd.back());
     }
-    // The sum of squares, then mean, eps, root, reciprocal and product.
+    // Roundings of the sum of squares, then of mean, eps, root, reciprocal and product.
     const double tolerance = test::worst_case(c + 5);
     EXPECT_LE(test::relative_error<float>(rstd.values(), want_rstd), tolerance) << n << "x" << c;
     EXPECT_LE(test::relative_error<float>(y.values(), want_y), tolerance) << n << "x" << c;
@@ -104,7 +104,7 @@ BackwardCase backward_case(std::int64_t n, std::int64_t c, float eps) {
   return out;
 }
 
-// From x, in float64: independent of the y and rstd that the kernel reads.
+// Computed from x in float64, independently of y and rstd, which the kernel reads.
 std::vector<double> reference_dx(const BackwardCase& s, double eps) {
   const std::int64_t n = s.x.tensor().shape[0];
   const std::int64_t c = s.x.tensor().shape[1];
@@ -146,7 +146,7 @@ TEST(RmsNormBackward, AgreesWithFloat64AndAccumulates) {
     for (const auto& [n, c] : kSizes) {
       const BackwardCase s = backward_case(n, c, eps);
       std::vector<double> want = reference_dx(s, double{eps});
-      // Relative to |rstd dy|, as the two terms cancel in part: to nothing for one column.
+      // Relative to |rstd dy|, as the two terms cancel partly, and completely for one column.
       double magnitude = 0;
       for (std::int64_t row = 0; row < n; ++row)
         for (const double v : row_of(s.dy.doubles(), row, c))
@@ -178,7 +178,7 @@ TEST(RmsNormBackward, InPlaceGivesTheSameBits) {
   EXPECT_TRUE(std::ranges::equal(s.dy.values(), dx.values()));
 }
 
-// The forward and backward of bf16 tensors, from the rounded inputs.
+// Forward and backward of bf16 tensors; the reference uses the rounded inputs.
 TEST(RmsNormBF16, AgreesWithFloat64BothWays) {
   test::KernelStream stream;
   for (const auto& [n, c] : kSizes) {
@@ -199,8 +199,8 @@ TEST(RmsNormBF16, AgreesWithFloat64BothWays) {
     EXPECT_LE(test::relative_error<float>(s.rstd.values(), want_rstd), in_fp32);
     EXPECT_LE(test::relative_error(s.y.doubles(), want), in_fp32 + stored * (1 + in_fp32));
 
-    // The kernel reads the rounded y: dot(dy, y) / c moves by at most |dy| |y| stored / c, which is
-    // stored |dy| / sqrt(c) as |y| <= sqrt(c), and multiplies y; y itself moves by `stored`.
+    // The kernel reads the rounded y: dot(dy, y) / c changes by at most |dy| |y| stored / c, which
+    // is stored |dy| / sqrt(c) as |y| <= sqrt(c), and multiplies y; y itself changes by `stored`.
     double magnitude = 0;
     for (std::int64_t row = 0; row < n; ++row)
       for (const double v : row_of(s.dy.doubles(), row, c))

@@ -89,7 +89,8 @@ TEST(SumSquares, IsNotFiniteWhereverAValueIsNot) {
     }
 }
 
-// Bitwise, also where one sum is a vector's, the last of another is not, and over many blocks.
+// Bitwise, also at addresses at which one dtype is read in vectors and the other is not, and over
+// many blocks.
 TEST(SumSquares, OfBF16AreThoseOfItsValues) {
   test::KernelStream stream;
   for (const std::int64_t n : {0, 1, 3, 31, 32, 75, 3111, 100'003}) {
@@ -101,7 +102,7 @@ TEST(SumSquares, OfBF16AreThoseOfItsValues) {
     };
     EXPECT_EQ(squares(narrow), squares(narrow.widened())) << n;
     EXPECT_EQ(squares(test::Unaligned(narrow)), squares(test::Unaligned(narrow.widened()))) << n;
-    for (const std::int64_t begin : {2, 4}) {  // 4 and 8 bytes behind an aligned address
+    for (const std::int64_t begin : {2, 4}) {  // 4 and 8 bytes after an aligned address
       if (n <= begin) continue;
       const auto from = [&](const HostTensor& x) { return x.tensor().rows(begin, n); };
       EXPECT_EQ(squares(from(narrow)), squares(from(narrow.widened()))) << n;

@@ -43,7 +43,7 @@ Reference mix_norm_reference(const std::vector<double>& x, const std::vector<dou
 TEST(MixNorm, TakesTheNormOfWhatIsStored) {
   test::KernelStream stream;
   const HostTensor alpha({1}, std::vector<float>{1.15F});
-  for (const std::int64_t c : {1, 3, 16}) {  // few columns: one rounding shows in their norm
+  for (const std::int64_t c : {1, 3, 16}) {  // with few columns one rounding is visible in the norm
     const HostTensor x = random_tensor({kN, c}, "x").rounded(DType::kBF16);
     const HostTensor y({kN, c}, DType::kBF16);
     const HostTensor mixed({kN, c}, DType::kBF16);
@@ -85,7 +85,7 @@ TEST(MixNorm, MixesThenNormalises) {
         EXPECT_LT(test::relative_error<float>(mixed.values(), want.mixed), test::worst_case(3));
         EXPECT_LT(test::relative_error<float>(y.values(), want.y), test::worst_case(c + 8));
         EXPECT_LT(test::relative_error<float>(rstd.values(), want.rstd), test::worst_case(c + 8));
-        // In place, and without keeping the stream, y is the same.
+        // y is the same in place and without `mixed`.
         const HostTensor again({kN, c});
         const HostTensor in_place = x.copy();
         mix_norm(stream, {.y = again,
@@ -113,7 +113,7 @@ double inner(const std::vector<double>& a, const std::vector<double>& b, double*
   return sum;
 }
 
-// What is mixed into (kN, c), and the gradients that come from behind it.
+// The inputs of mix_norm with (kN, c), and the gradients of its outputs.
 struct Mixed {
   Mixed(std::int64_t c, DType dtype, bool scales_x, bool adds_z)
       : x(random_tensor({kN, c}, "x").rounded(dtype)),
@@ -200,8 +200,8 @@ TEST(MixNormBackward, GivesTheGradientsOfAllThatWasMixed) {
           const double want_beta = (add ? -2.0 : 0.0) - inner(d, m.z.doubles(), &size_beta);
           m.forward(stream);
           m.backward(stream, add, add);
-          // Norm-wise: the forward's roundings, a sum over a row, and those of d, of which c = 1
-          // leaves nothing but rounding where there is no dx.
+          // Norm-wise: the forward's roundings, a sum over a row, and the roundings of d, which for
+          // c = 1 without dx consists of rounding errors only.
           const double bound = 4 * test::worst_case(2 * c + 16);
           if (c > 1 || add) {
             EXPECT_LT(test::relative_error<float>(m.dx.values(), want_dx), bound);
@@ -220,7 +220,7 @@ TEST(MixNormBackward, GivesTheGradientsOfAllThatWasMixed) {
         }
 }
 
-// y is not read where x is; d is rounded as if it were stored.
+// y is not read if x is; d is rounded as if it were stored.
 TEST(MixNormBackward, HasTheBitsOfTheNormsBackwardAndOfWhatFollows) {
   test::KernelStream stream;
   for (const DType dtype : {DType::kF32, DType::kBF16})

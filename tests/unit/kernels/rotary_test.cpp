@@ -29,7 +29,7 @@ struct Size {
 const std::vector<Size> kSizes = {{1, 1, 1, 2, 0},  {2, 3, 2, 10, 4},  {1, 5, 3, 64, 0},
                                   {2, 4, 1, 70, 1}, {1, 2, 2, 128, 0}, {0, 3, 2, 8, 0}};
 
-// Rotation by minus the angle and normalisation of one row, from position and base.
+// Rotates one row by minus the angle and normalises it, from position and base.
 std::vector<double> reference_row(const std::vector<double>& x, std::int64_t position, double scale,
                                   double eps, double* rstd = nullptr) {
   const std::size_t half = x.size() / 2;
@@ -72,7 +72,7 @@ TEST(RotaryTable, IsRoundedOnceFromDouble) {
     for (std::size_t j = 0; j < 3; ++j) {
       const double angle =
           static_cast<double>(p) * std::pow(100000.0, -2.0 * static_cast<double>(j) / 6.0);
-      // Half an ulp of 1, and the angle's own roundings.
+      // Half an ulp of 1, plus the roundings of the angle.
       const double tolerance = test::kUnitF32 + 4 * angle * test::kUnitF64;
       EXPECT_NEAR(double{out.cos.values()[p * 3 + j]}, std::cos(angle), tolerance);
       EXPECT_NEAR(double{out.sin.values()[p * 3 + j]}, std::sin(angle), tolerance);
@@ -181,8 +181,8 @@ TEST(RotaryTable, HoldsTheRoundedValuesInBF16) {
   EXPECT_EQ(rounded.sin.doubles(), exact.sin.rounded(DType::kBF16).doubles());
 }
 
-// The fp32 kernels are held to float64 above; on bf16 inputs, widened, they say what is stored but
-// for its rounding.
+// The reference are the fp32 kernels, which are compared with float64 above, on widened bf16
+// inputs.
 TEST(RotaryNormBF16, IsTheFp32ResultRoundedOnce) {
   test::KernelStream stream;
   const auto widened = [](const HostTensor& x) {
@@ -212,8 +212,8 @@ TEST(RotaryNormBF16, IsTheFp32ResultRoundedOnce) {
                          .sin = sin32,
                          .scale = 1.25F,
                          .first_position = s.first_position});
-    // The host sums rows of both types in one order. A GPU reads more bf16 at once, so its fp32
-    // sums may differ before the rounding.
+    // The host sums rows of both dtypes in the same order. A GPU reads more bf16 at once, so its
+    // fp32 sums may differ before the rounding.
     const double sums = stream.is_host() ? 0.0 : test::worst_case(2 * s.h);
     const double once = test::kUnitBF16 + sums;
     EXPECT_LE(test::relative_error(rstd.doubles(), rstd32.doubles()), sums);

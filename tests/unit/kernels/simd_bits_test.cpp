@@ -40,8 +40,8 @@ TEST(SimdBits, IntrinsicsGiveThoseOfPlainCpp) {
   }
 }
 
-// FNV-1a of all results. The value is the same on AVX2, AVX-512 and NEON; only a change of exp,
-// exp2, tanh or of the operands may change it.
+// FNV-1a of all results, which is the same on AVX2, AVX-512 and NEON; only a change of exp, exp2,
+// tanh or of the operands may change it.
 TEST(SimdBits, AreThoseOfEveryCpu) {
   std::uint64_t all = 0;
   std::string each;

@@ -20,7 +20,7 @@ using simd::F32;
 using simd::FirstLanes;
 using simd::kLanes;
 
-// Every `stride`-th float of [low, high], both ends of one sign.
+// Every `stride`-th float of [low, high]; both ends must have the same sign.
 std::vector<float> floats_between(float low, float high, std::uint32_t stride) {
   const auto a = std::bit_cast<std::uint32_t>(low);
   const auto b = std::bit_cast<std::uint32_t>(high);
@@ -103,7 +103,7 @@ TEST(SimdTanh, HandlesTheEnds) {
 
 TEST(SimdLanes, PartialLoadsAndStoresTouchOnlyTheirLanes) {
   for (std::int64_t count = 1; count < kLanes; ++count) {
-    const test::HostTensor in = test::random_tensor({count}, "in");  // exact size: ASan looks on
+    const test::HostTensor in = test::random_tensor({count}, "in");  // of exact size, for ASan
     std::array<float, kLanes> out{};
     out.fill(-1.0F);
     const F32 loaded = simd::load(in.values().data(), FirstLanes{count});

@@ -56,8 +56,8 @@ TEST(Schedules, WarmupWinsInShortRuns) {
 TEST(Schedules, MomentumRampWinsAndThenJumps) {
   for (const std::int64_t n : {401, 800, 1141}) {
     const HyperParameters hyper = hyper_for(n);
-    EXPECT_GT(muon_momentum_at(hyper, 399), 0.9695) << n;  // the ramp, though in the warmdown
-    // The warmdown has begun by 400, so that the peak is never held.
+    EXPECT_GT(muon_momentum_at(hyper, 399), 0.9695) << n;  // the ramp, even during the warmdown
+    // The warmdown has begun by step 400, so that the peak is not held.
     EXPECT_LT(muon_momentum_at(hyper, 400), 0.97) << n;
   }
   EXPECT_DOUBLE_EQ(muon_momentum_at(hyper_for(1144), 400), 0.97);
@@ -98,7 +98,7 @@ TEST(AdvanceStep, RoundsToFloatWhereTheKernelsRead) {
       ulps_between(d.s().muon_momentum, static_cast<float>(muon_momentum_at(hyper_for(1000), 399))),
       1);
   EXPECT_EQ(d.s().adam[1].beta2, 0.995F);
-  // The power is within 4 ulp on a GPU, the same bits as here on the host.
+  // The power is within 4 ulp on a GPU, and bitwise equal on the host.
   EXPECT_NEAR(d.s().adam[1].correction2, 1.0F - std::pow(0.995F, 398.0F),
               d.stream.is_host() ? 0.0 : worst_case(8));
   EXPECT_EQ(d.s().adam[1].lr, static_cast<float>(0.3 * lr_multiplier_at(hyper_for(1000), 399)));

@@ -46,7 +46,7 @@ HostTensor symmetric(const Shape& shape, const char* name) {
   return out;
 }
 
-// Symmetric and, whatever n, commuting with others of another `shift`: circulant.
+// Circulant matrices: symmetric, and commuting with those of any other `shift`, for every n.
 HostTensor circulant(const Shape& shape, int shift) {
   HostTensor out(shape);
   const std::int64_t n = shape[1];
@@ -72,7 +72,7 @@ void expect_agrees(const Case& s) {
       (commuting ? circulant(square, 3) : random_tensor(shape, "a")).rounded(s.dtype);
   const HostTensor b = circulant(square, 5).rounded(s.dtype);
   const HostTensor c = symmetric(square, "c").rounded(s.dtype);
-  HostTensor unset(square);  // what d held does not matter
+  HostTensor unset(square);  // old contents of d do not matter
   std::ranges::fill(unset.values(), std::numeric_limits<float>::quiet_NaN());
   const HostTensor d = s.c == C::kIsD ? c.copy() : unset.rounded(s.dtype);
   const std::vector<double> in_a = a.doubles();
@@ -111,8 +111,8 @@ void expect_agrees(const Case& s) {
         const double old = s.c == C::kAbsent ? 0.0 : double{s.beta} * in_c[at(l, i, j)];
         const double product = double{s.alpha} * sum + old;
         const double want = product + (i == j ? double{s.diagonal} : 0.0);
-        // k products and sums, alpha, beta, the last sum and the diagonal; then what is stored is
-        // rounded, on the diagonal twice.
+        // k products and sums, alpha, beta, the last sum and the diagonal; then the store rounds,
+        // on the diagonal twice.
         const double scale =
             std::abs(double{s.alpha}) * magnitude + std::abs(old) + std::abs(want) + 1e-30;
         const double bound =
@@ -132,7 +132,7 @@ TEST_P(SymmetricProduct, AgreesWithFloat64ForEveryKindAndUseOfC) {
         expect_agrees({2, 37, 53, product, GetParam(), c, 1.5F, -0.75F, diagonal});
 }
 
-// Blocks are 96 or 256 rows, tiles 32; bf16 is widened 512 of k at a time.
+// Blocks are 96 or 256 rows, tiles 32; bf16 is widened 512 columns at a time.
 TEST_P(SymmetricProduct, AgreesWithFloat64AroundItsBlocks) {
   for (const std::int64_t n : {1, 2, 31, 32, 33, 96, 97, 130, 259})
     for (const Product product : {Product::kRows, Product::kColumns, Product::kCommuting})

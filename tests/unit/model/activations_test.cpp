@@ -16,7 +16,8 @@ std::vector<AttentionDirection>& asked() {
   return directions;
 }
 
-// Plans of a direction cost a second each: an evaluation or a decoder asks for one.
+// cuDNN plans of a direction cost a second each: an evaluation or a decoder requests forward's
+// only.
 TEST(Activations, WithoutBackwardNoPlanOfGradientsIsAskedFor) {
   const AttentionBackend before = register_attention_backend(
       {.choose = [](const AttentionSize& /*size*/, AttentionDirection direction) {

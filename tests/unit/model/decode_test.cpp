@@ -29,7 +29,7 @@ constexpr std::int32_t kDocumentToken = 11;
 struct Case {
   std::string name;
   GptConfig config;
-  // Of each row: positions that one pass fills, and all of them.
+  // By row: positions filled by one pass, and all positions.
   std::int64_t prefilled[kRows], positions[kRows];
 };
 
@@ -50,7 +50,7 @@ GptConfig nanochat() {
   return c;
 }
 
-// The short window is 128 positions; a row is past its border after 129.
+// The short window is 128 positions; rows are longer than 129.
 GptConfig long_rows() {
   GptConfig c = nanochat();
   c.n_layer = 2;
@@ -80,14 +80,14 @@ std::vector<Case> cases() {
     add(name, c);
   }
   out.push_back({"over the window's border", long_rows(), {126, 131}, {134, 136}});
-  // Documents begin in what is prefilled and in what follows, at each row's first position or not.
+  // Documents begin in the prefilled part and in the rest, at a row's first position or not.
   c = nanochat();
   c.document_token = kDocumentToken;
   add("documents", c);
   return out;
 }
 
-// By one unit in the last place, up or down.
+// Moves all weights by one unit in the last place, up or down.
 void move(const HostTensor& weight, std::uint64_t seed, const std::string& name) {
   const CounterRandom random(seed, name);
   std::uint64_t i = 0;
@@ -112,11 +112,11 @@ class Model {
     fill_rotary_tables(stream_, config(), rotary_);
     tokens_ = test::random_tokens(kRows * config().seq_len, kVocab, "tokens");
     if (config().document_token < 0) return;
-    for (const std::int64_t i : {2, 7, 8, 12, 15})  // of all positions of both rows
+    for (const std::int64_t i : {2, 7, 8, 12, 15})  // among all positions of both rows
       tokens_.values<std::int32_t>()[static_cast<std::size_t>(i)] = config().document_token;
   }
 
-  // Of each row's positions, one after the other.
+  // Logits of each row's positions, concatenated.
   std::vector<double> whole() {
     const Gpt gpt = make({.b = 1, .t = config().seq_len, .backward = false, .logits = true});
     std::vector<double> out;
@@ -127,7 +127,7 @@ class Model {
     return out;
   }
 
-  // The same from the cache: logits of `prefilled` positions by one pass, then step by step, in
+  // The same from the cache: logits of `prefilled` positions by one pass, then of single steps, in
   // which both rows take part.
   std::vector<double> cached() {
     const KvCache cache(config(), kRows, "", arena_);
@@ -141,7 +141,7 @@ class Model {
     }
     const Gpt step = make({.b = kRows, .t = 1, .backward = false, .logits = true, .decode = true});
     for (std::int64_t i = 0;; ++i) {
-      // A row that is through repeats its last position.
+      // A row that is complete repeats its last position.
       const HostTensor tokens({kRows}, DType::kI32), previous({kRows}, DType::kI32),
           positions({kRows}, DType::kI32), starts({kRows}, DType::kI32);
       bool any = false;
@@ -200,7 +200,7 @@ class Model {
   HostTensor tokens_;
 };
 
-// 4 times the median distance of 8 whole passes whose weights are one unit in the last place away
+// 4 times the median distance of 8 whole passes with weights moved by one unit in the last place
 // (decision derived-tolerances).
 double tolerance(const Case& of, DType dtype, const std::vector<double>& want) {
   std::vector<double> distances;
@@ -232,7 +232,7 @@ TEST(ExtrasDecode, RefusesDocumentsWithoutTheirStarts) {
               ::testing::HasSubstr("decode of documents without their starts"));
 }
 
-// The comparison above would see angles that are off by a thousandth of the base.
+// The comparison above detects angles that are off by a thousandth of the base.
 TEST(ExtrasDecode, TheToleranceIsBelowWhatASmallMistakeChanges) {
   for (const Case& of : cases()) {
     Model model(of, DType::kF32);

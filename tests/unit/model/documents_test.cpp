@@ -1,5 +1,5 @@
-// A row of packed documents, each begun by a token, has the losses and gradients of its documents
-// one by one.
+// A row of packed documents, each begun by a token, has the losses and gradients of its single
+// documents.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ constexpr std::int32_t kDocumentToken = 3;
 constexpr std::int64_t kRows = 2;
 constexpr std::int64_t kSeqLen = 160;
 
-// The short window is 128 positions, which the longest document goes beyond.
+// The short window is 128 positions, fewer than the longest document has.
 GptConfig nanochat() {
   GptConfig c;
   c.vocab_size = kVocab;
@@ -46,7 +46,7 @@ GptConfig within_documents() {
   return c;
 }
 
-// Where documents begin in the batch. The second row begins in the midst of one.
+// Positions at which documents begin in the batch. The second row begins within a document.
 const std::vector<std::int64_t> kBegin = {0, 1, 140, 142, 160, 190, 257};
 
 struct Batch {
@@ -63,9 +63,9 @@ struct Batch {
 
 struct Result {
   std::vector<double> losses;
-  std::vector<std::vector<double>> gradients;  // of each parameter
+  std::vector<std::vector<double>> gradients;  // by parameter
 
-  // Every parameter counts the same, whatever the size of its gradient.
+  // Every parameter has equal weight, whatever the size of its gradient.
   [[nodiscard]] double gradient_error(const Result& want) const {
     double sum = 0;
     for (std::size_t i = 0; i < gradients.size(); ++i)
@@ -74,7 +74,7 @@ struct Result {
   }
 };
 
-// By one unit in the last place, up or down.
+// Moves all weights by one unit in the last place, up or down.
 void move(const HostTensor& weight, std::uint64_t seed, const std::string& name) {
   const CounterRandom random(seed, name);
   std::uint64_t i = 0;
@@ -95,7 +95,7 @@ class Model {
     fill_rotary_tables(stream_, config_, rotary_);
   }
 
-  // Positions [begin, begin + b t) of the batch as b rows; gradients are added to those before.
+  // Positions [begin, begin + b t) of the batch as b rows; gradients are accumulated.
   void add(std::int64_t begin, std::int64_t b, std::int64_t t, const Recompute& recompute = {}) {
     const Gpt gpt(config_, {.b = b, .t = t, .recompute = recompute}, rotary_, "", arena_);
     const auto part = [&](const HostTensor& of) {
@@ -140,7 +140,7 @@ TEST(ExtrasDocuments, APackedRowIsItsDocumentsOneByOne) {
   }
   const Result want = one_by_one.result();
   const Result got = packed(within_documents());
-  // 4 times the median distance of 8 runs whose weights are one unit in the last place away
+  // 4 times the median distance of 8 runs with weights moved by one unit in the last place
   // (decision derived-tolerances).
   std::vector<double> losses, gradients;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
@@ -154,7 +154,7 @@ TEST(ExtrasDocuments, APackedRowIsItsDocumentsOneByOne) {
   };
   EXPECT_LE(test::relative_error(got.losses, want.losses), tolerance(losses));
   EXPECT_LE(got.gradient_error(want), tolerance(gradients));
-  // Which attention and smear over whole rows are far from.
+  // Attention and smear over whole rows differ by much more.
   const Result whole = packed(nanochat());
   EXPECT_GT(test::relative_error(whole.losses, want.losses), 100 * tolerance(losses));
   EXPECT_GT(whole.gradient_error(want), 100 * tolerance(gradients));
@@ -170,7 +170,7 @@ TEST(ExtrasDocuments, RecomputedActivationsAreBitwiseTheSame) {
   }
 }
 
-// One document has the bits of a row without documents.
+// A single document has the same bits as a row without documents.
 TEST(ExtrasDocuments, WithoutTheTokenNothingChanges) {
   Model with(within_documents()), without(nanochat());
   with.add(2, 1, 100);

@@ -15,7 +15,8 @@
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 
-// nanochat's extras as switches: what each adds, how it starts, and that it changes nothing else.
+// nanochat's extras as switches: what each one adds and how it is initialised, and that it changes
+// nothing else.
 namespace muo::model {
 namespace {
 
@@ -44,7 +45,7 @@ struct Extra {
   const char* name;
   bool GptConfig::*on;
   std::vector<std::string> adds;
-  // Values with which it does nothing: of the parameters that it adds, by a part of their name.
+  // Neutral values, with which the extra has no effect, by a part of the names of its parameters.
   std::map<std::string, float> neutral;
 };
 
@@ -66,7 +67,7 @@ const std::vector<Extra>& extras() {
   return all;
 }
 
-// A model with fixed random weights, and what one step of it gives.
+// A model with fixed random weights, and the results of one step.
 struct Result {
   std::vector<float> losses;
   std::map<std::string, std::vector<float>> gradients;

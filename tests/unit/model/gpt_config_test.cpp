@@ -44,7 +44,8 @@ TEST(GptConfig, CountsParametersAndFlopsAsNanochatDoes) {
   for (const ParamSpec& spec : gpt_parameters(c))
     if (spec.role == ParamRole::kMatrix) matrices += spec.shape.numel();
   EXPECT_EQ(matrices, 84'934'656);
-  // 759,696,048 less 6 weights per value-embedding gate (6 layers of 6 x 12) and smear gate (24).
+  // 759,696,048 minus 6 per weight of the gates of value embeddings (6 layers of 6 x 12) and of
+  // smear (24).
   EXPECT_EQ(flops_per_token(c), 759'696'048.0 - 6.0 * (6 * 6 * 12 + 24));
 }
 
@@ -57,7 +58,7 @@ TEST(GptConfig, CausalFlopsCountThePairsOfQueryAndKeyThatAreSeen) {
       for (std::int64_t query = 0; query < length; ++query)
         for (std::int64_t key = 0; key <= query; ++key)
           pairs += query - key <= c.window(layer) ? 1 : 0;
-    // Two products of n_embd multiply-adds forward, twice that backward.
+    // Two products of n_embd multiply-adds forward, twice as many backward.
     const double attention = 12.0 * 768 * static_cast<double>(pairs) / static_cast<double>(length);
     const double linear = flops_per_token(c) - attention_flops_per_token(c);
     EXPECT_DOUBLE_EQ(causal_flops_per_token(c), linear + attention) << length;
@@ -114,14 +115,14 @@ TEST(GptConfig, ImpossibleSizesAreRefusedWithAFeasibleOne) {
   };
   EXPECT_NO_THROW(check_pass(2047, 1 << 20));
   EXPECT_THAT(test::message_of<InputError>([] { check_pass(2048, 1 << 20); }),
-              HasSubstr("--device-batch-size 2048: rows of 1048576 tokens (--max-seq-len) are over "
-                        "2^31 together: give --device-batch-size 2047 or less"));
+              HasSubstr("--device-batch-size 2048: rows of 1048576 tokens (--max-seq-len) exceed "
+                        "2^31 tokens: give --device-batch-size 2047 or less"));
   EXPECT_EQ(message(with_heads(341)), "");
   EXPECT_THAT(message(with_heads(342)), HasSubstr("--n-kv-head 342: value embeddings"));
   EXPECT_THAT(message(with_heads(342)), HasSubstr("give --n-kv-head 171, or"));
 }
 
-// Mean and deviation of `count` draws; both known to about 1 / sqrt(count).
+// Mean and deviation of `count` draws; both have an error of about 1 / sqrt(count).
 struct Moments {
   double mean = 0, deviation = 0, largest = 0;
 };
@@ -150,7 +151,8 @@ TEST(Init, DistributionsAreNanochats) {
     double largest = bound;
     if (spec.role == ParamRole::kEmbedding) deviation = 0.8;
     if (spec.role == ParamRole::kUnembedding) deviation = 0.001;
-    if (spec.role != ParamRole::kMatrix) largest = 6.5 * deviation;  // of 200,000 normals
+    // Bound for 200,000 normal values.
+    if (spec.role != ParamRole::kMatrix) largest = 6.5 * deviation;
     if (spec.name.find("c_fc") != std::string::npos) {
       deviation *= 0.4;
       largest *= 0.4;

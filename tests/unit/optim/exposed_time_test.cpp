@@ -17,7 +17,7 @@
 namespace muo::test {
 namespace {
 
-// Matrices of 64 x 64, 16 KiB each: what a rank of two sends of a pair of them.
+// Matrices of 64 x 64, 16 KiB each: bytes that each of two ranks sends for a pair of them.
 constexpr double kPairBytes = 64 * 64 * 4;
 const double kMatrixFlops = optim::newton_schulz_flops({64, 64});
 
@@ -30,7 +30,7 @@ std::vector<ParamSpec> matrices(int count) {
   return params;
 }
 
-// A pair takes the link 4 ms, and a matrix its owner 3.
+// A pair takes 4 ms on the link, and a matrix takes its owner 3 ms.
 optim::MachineRates rates(double step_ms = 0) {
   return {.link_bytes_per_s = kPairBytes / 4e-3,
           .gemm_flops_per_s = kMatrixFlops / 3e-3,
@@ -45,17 +45,17 @@ void expect_ms(const optim::ExposedTime& got, const optim::ExposedTime& want_ms)
   EXPECT_NEAR(1e3 * got.newton_schulz_exposed_s, want_ms.newton_schulz_exposed_s, 1e-9);
 }
 
-// Reduced, computed, gathered, one after the other.
+// Reduced, computed, gathered: sequentially.
 TEST(ExposedTime, OfOneBucketIsAllOfIt) {
   const std::vector<ParamSpec> params = matrices(2);
   const optim::ShardingPlan plan = optim::make_sharding_plan(params, 2, "block_cyclic");
   expect_ms(optim::exposed_time(plan, params, rates()), {8, 3, 11, 8, 3});
   optim::MachineRates slow = rates();
-  slow.link_latency_s = 1e-3;  // of the reduction, the agreement and the gather
+  slow.link_latency_s = 1e-3;  // for reduction, agreement and gather
   expect_ms(optim::exposed_time(plan, params, slow), {11, 3, 14, 11, 3});
 }
 
-// A step of 30 ms: forward until 10, then backward reaches the later pair at 20, the other at 30.
+// A step of 30 ms: forward until 10; backward completes the later pair at 20, the other at 30.
 //   comm    20-24 reduce, 30-34 reduce, 37-41 gather, 41-45 gather
 //   update  24-27, 34-37
 TEST(ExposedTime, BackwardHidesWhatItLeavesBehind) {
@@ -64,15 +64,15 @@ TEST(ExposedTime, BackwardHidesWhatItLeavesBehind) {
   ASSERT_EQ(plan.buckets.size(), 2U);
   // Without link: 30-33 update. Without products: 30-34 reduce, 34-42 gathers.
   expect_ms(optim::exposed_time(plan, params, rates(30)), {16, 6, 15, 12, 3});
-  // Nothing to hide behind: reduces until 8, update until 11, gathers until 19.
+  // No backward to overlap with: reductions until 8, update until 11, gathers until 19.
   expect_ms(optim::exposed_time(plan, params, rates()), {16, 6, 19, 13, 3});
-  // Three micro-steps: the last one's backward is from 23.333 on, its first half until 26.667.
+  // Three micro-steps: the last backward runs from 23.333, its first half until 26.667.
   optim::MachineRates thrice = rates(30);
   thrice.accumulation = 3;
   expect_ms(optim::exposed_time(plan, params, thrice), {16, 6, 15.0 + 2.0 / 3, 12.0 + 2.0 / 3, 3});
 }
 
-// Behind the agreement, before what is published: nothing hides it.
+// Commit is between the agreement and publication, and cannot overlap.
 TEST(ExposedTime, OfTheCommitIsAllOfIt) {
   const std::vector<ParamSpec> params = matrices(4);
   optim::MachineRates machine = rates(30);
@@ -82,7 +82,8 @@ TEST(ExposedTime, OfTheCommitIsAllOfIt) {
     machine.memory_bytes_per_s = optim::MachineRates{}.memory_bytes_per_s;
     const optim::ExposedTime free = optim::exposed_time(plan, params, machine);
     EXPECT_EQ(free.commit_s, 0);
-    // Two matrices' masters and momentum, both ways, their update and gradient; and a vector of 64.
+    // Masters and momentum of two matrices, read and written, their update and gradient; and a
+    // vector of 64.
     const double bytes = 2.0 * (64 * 64 * 6 + 64 * 3) * 4;
     machine.memory_bytes_per_s = bytes / 5e-3;
     const optim::ExposedTime time = optim::exposed_time(plan, params, machine);
@@ -93,19 +94,19 @@ TEST(ExposedTime, OfTheCommitIsAllOfIt) {
   }
 }
 
-// The gathers are until 4 and 8. Forward waits for the first until 4, and is at the second 5 later.
-// So all is 4 later: reduces 24-28 and 34-38, updates 28-31 and 38-41.
+// The gathers end at 4 and 8. Forward waits for the first until 4, and reads the second 5 later. So
+// everything is 4 later: reductions 24-28 and 34-38, updates 28-31 and 38-41.
 TEST(ExposedTime, ForwardHidesAPipelinedGather) {
   const std::vector<ParamSpec> params = matrices(4);
   const optim::ShardingPlan plan = pipelined(optim::make_sharding_plan(params, 2, "block_cyclic"));
   expect_ms(optim::exposed_time(plan, params, rates(30)), {16, 6, 11, 8, 3});
 }
 
-// A pair's inputs go to their owners, and its updates back: a rank gets half a matrix in 2 ms, and
-// gives one meanwhile.
+// A pair's inputs are sent to their owners, and its updates back: a rank receives half a matrix in
+// 2 ms, and sends one meanwhile.
 //   comm    0-4 reduce A, 4-6 inputs A, 6-10 reduce B, 10-12 inputs B, 13-15 updates A,
 //           16-18 updates B, 18-26 weights
-//   update  10-13 A (behind B's reduced gradients on the stream), 13-16 B
+//   update  10-13 A (after B's reduced gradients on the stream), 13-16 B
 TEST(ExposedTime, InputsTravelWhileTheBucketBeforeComputes) {
   const std::vector<ParamSpec> params = matrices(4);
   const optim::ShardingPlan plan = optim::make_sharding_plan(params, 2, "parallel");
@@ -153,7 +154,7 @@ TEST_P(ExposedTimeOfPlans, HoldsWhatAnyMachineHolds) {
           EXPECT_GE(time.update_s, time.communication_s - rounding);
           EXPECT_GE(time.update_s, time.newton_schulz_s - rounding);
         }
-        // Whatever gets faster, or more of it hides, the update adds no more.
+        // If any rate increases, or more can overlap, the update does not add more time.
         EXPECT_LE(with(&optim::MachineRates::link_bytes_per_s, 2).update_s,
                   time.update_s + rounding);
         EXPECT_LE(with(&optim::MachineRates::link_bytes_per_s, 2).communication_exposed_s,
@@ -163,7 +164,7 @@ TEST_P(ExposedTimeOfPlans, HoldsWhatAnyMachineHolds) {
         EXPECT_LE(with(&optim::MachineRates::link_latency_s, 0.5).update_s,
                   time.update_s + rounding);
         EXPECT_LE(with(&optim::MachineRates::step_s, 2).update_s, time.update_s + rounding);
-        // A machine twice as slow in everything takes twice as long.
+        // A machine that is twice as slow in everything takes twice as long.
         optim::MachineRates slow = machine;
         slow.link_bytes_per_s /= 2;
         slow.gemm_flops_per_s /= 2;
@@ -177,8 +178,8 @@ TEST_P(ExposedTimeOfPlans, HoldsWhatAnyMachineHolds) {
 }
 INSTANTIATE_TEST_SUITE_P(Worlds, ExposedTimeOfPlans, ::testing::Values(1, 2, 3, 8));
 
-// Four ranks in two boxes: a ring passes a box once, so that a box sends what a rank does; of what
-// a rank sends to the three others two thirds leave the box, of both its ranks.
+// Four ranks in two boxes: a ring passes each box once, so a box sends as much as a rank; of the
+// bytes that a rank sends to the three others, two thirds leave the box, for both its ranks.
 TEST(ExposedTime, BetweenBoxesIsWhatTheirLinksTake) {
   const std::vector<ParamSpec> params = matrices(4);
   const auto ms = [&](const char* strategy, double box_bytes_per_s) {
@@ -198,14 +199,15 @@ TEST(ExposedTime, BetweenBoxesIsWhatTheirLinksTake) {
   EXPECT_NEAR(fast, 24, 1e-9);
   EXPECT_NEAR(sent, 2 * 3 * 64 * 64 * 4, 1e-6);
   EXPECT_NEAR(ms("block_cyclic", link / 3)[1], 72, 1e-9);
-  // all_to_all: beside these there and back, where a box sends 4/3 of what a rank does.
+  // all_to_all: in addition the exchange and its return, in which a box sends 4/3 of a rank's
+  // bytes.
   const auto exchanged = ms("all_to_all", link);
   const double between_ranks = exchanged[0] - 24;
   EXPECT_GT(between_ranks, 0);
   EXPECT_NEAR(exchanged[1], 24 + between_ranks * 4 / 3, 1e-9);
 }
 
-// Alone, an update takes as long whether its gather is its last part or its first.
+// For the update alone it makes no difference whether the gather is first or last.
 TEST(ExposedTime, WithoutAModelThereIsNothingToPipeline) {
   const std::vector<ParamSpec> params = toy_params();
   for (const optim::ShardingPlan& plan : all_plans(params, 3))
@@ -222,8 +224,8 @@ class SpecTable : public ::testing::Test {
   struct Line {
     double gigabytes = 0, communication_ms = 0, newton_schulz_ms = 0;
   };
-  // `narrow_exchange`: Newton-Schulz' inputs and updates travel in bf16, which no plan can say
-  // while gradients are fp32.
+  // `narrow_exchange`: inputs and updates of Newton-Schulz are sent in bf16, which plans cannot
+  // express with fp32 gradients.
   [[nodiscard]] Line line_of(const std::string& strategy, bool narrow_exchange = false) const {
     optim::ShardingPlan plan = optim::make_sharding_plan(params_, kWorld, strategy);
     double saved = 0;

@@ -1,4 +1,4 @@
-// What gradients take of a rank's memory under Shard::kGradients.
+// Memory of gradients on a rank with Shard::kGradients.
 #include "optim/gradient_slots.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 namespace muo::test {
 namespace {
 
-// A GPT's, as backward completes them: embeddings of values in every other layer, between its
-// matrices.
+// Parameters of a GPT in the order in which backward completes them: value embeddings in every
+// other layer, between its matrices.
 std::vector<ParamSpec> gpt_like(int layers, std::int64_t width, std::int64_t vocab) {
   std::vector<ParamSpec> params;
   int l = kNoLayer;
@@ -44,11 +44,11 @@ optim::ShardingPlan sharded_plan(const std::vector<ParamSpec>& params, int world
   return plan;
 }
 
-// What the arena of `rank` holds of gradients, and the two terms of the promise.
+// Bytes of gradients in the arena of `rank`, and the two terms of their bound.
 struct GradientBytes {
   std::int64_t held = 0;
   std::int64_t shards = 0;
-  std::int64_t three_buckets = 0;  // the largest
+  std::int64_t three_buckets = 0;  // of the largest buckets
 };
 GradientBytes gradient_bytes(const std::vector<ParamSpec>& params, const optim::ShardingPlan& plan,
                              int rank) {
@@ -72,8 +72,8 @@ GradientBytes gradient_bytes(const std::vector<ParamSpec>& params, const optim::
   return bytes;
 }
 
-// Of strategies whose buckets follow backward: one is written and one reduced, and one of several
-// layers may be open all the while.
+// For strategies whose buckets follow backward: one bucket is written and one is reduced, and one
+// of several layers may be open all the time.
 TEST(GradientSlots, AreNoMoreThanTheShardsAndThreeBuckets) {
   for (const std::int64_t vocab : {64, 4096}) {
     const std::vector<ParamSpec> params = gpt_like(12, 64, vocab);
@@ -89,8 +89,8 @@ TEST(GradientSlots, AreNoMoreThanTheShardsAndThreeBuckets) {
   }
 }
 
-// "Distributed Muon": P (1 + 2 / N) for weights, gradients and momentum. What comes on top is two
-// buckets, of N matrices each, and a factored variance for every row of 64.
+// "Distributed Muon": P (1 + 2 / N) for weights, gradients and momentum. In addition there are two
+// buckets of N matrices each, and a factored variance for every row of 64.
 TEST(GradientSlots, MeetTheMemoryOfDistMuonButForTwoBuckets) {
   std::vector<ParamSpec> params;
   params.reserve(128);
@@ -113,18 +113,18 @@ TEST(GradientSlots, MeetTheMemoryOfDistMuonButForTwoBuckets) {
   }
 }
 
-// Buckets of a slot are never written at a time, whatever the strategy; and slots are no more
-// memory than the largest times those that are written at a time, and one that is reduced.
+// Buckets of a slot are never written at the same time, for any strategy; and slots have at most
+// the size of the largest bucket times the number written at a time plus one being reduced.
 TEST(GradientSlots, TakeTurns) {
   const std::vector<ParamSpec> params = gpt_like(7, 32, 256);
   for (const std::string_view strategy : optim::strategy_names()) {
     const optim::ShardingPlan plan = sharded_plan(params, 3, strategy);
     const optim::GradientSlots slots = optim::gradient_slots(plan, params);
     ASSERT_EQ(slots.of_bucket.size(), plan.buckets.size());
-    std::vector<int> written(params.size(), 0);  // buckets, at each moment of backward
-    std::int64_t bytes = 0, largest = 0;         // of what takes turns
+    std::vector<int> written(params.size(), 0);  // number of buckets, at each point of backward
+    std::int64_t bytes = 0, largest = 0;         // of buckets that share slots
     for (std::size_t slot = 0; slot < slots.bytes.size(); ++slot) {
-      std::vector<int> writers(params.size(), 0);  // at each moment of backward
+      std::vector<int> writers(params.size(), 0);  // at each point of backward
       bool alone = false;
       for (std::size_t b = 0; b < plan.buckets.size(); ++b) {
         if (slots.of_bucket[b] != slot) continue;

@@ -45,8 +45,9 @@ double polynomial(const optim::Quintic& p, double x) {
   return p.a * x + p.b * std::pow(x, 3) + p.c * std::pow(x, 5);
 }
 
-// Bound on the error of the map in fp32: what came in grows by |p'|, and each of about eight
-// roundings on the way to one term (coefficient, x x, A A, products, sums) adds a unit of its size.
+// Bound on the error of the map in fp32: the input's error grows by |p'|, and each of about eight
+// roundings that contribute to a term (coefficient, x x, A A, products, sums) adds a unit of its
+// size.
 double rounding_after_five(double x) {
   constexpr double kRoundings = 8;
   double error = x * kUnitF32;
@@ -70,8 +71,8 @@ TEST(PolarExpress, CoefficientsGiveTheGoldenTable) {
   }
 }
 
-// As `rounding_after_five`, of runs of steps on one Gram matrix: what came in grows by the slopes
-// of the run's steps; within it each operation passes on roundings and adds some.
+// Like `rounding_after_five`, for runs of steps on one Gram matrix: the input's error grows by the
+// slopes of the run's steps; within the run each operation propagates roundings and adds some.
 double rounding_of_gram(double x, std::size_t steps_per_gram) {
   constexpr double kRoundings = 8;
   double error = x * kUnitF32;
@@ -116,7 +117,7 @@ TEST(NewtonSchulz, DiagonalMatricesFollowTheScalarMap) {
       float* x = iteration.input().as<float>();
       const std::int64_t matrix = shape[1] * shape[2];
       std::fill_n(x, 2 * matrix, 0.0F);
-      // The second matrix of the batch has them in the opposite order and with the opposite sign.
+      // The second matrix of the batch has them in opposite order and with opposite sign.
       for (std::int64_t i = 0; i < count; ++i) {
         const auto sigma = static_cast<float>(kGolden[i].sigma);
         x[i * shape[2] + i] = sigma;
@@ -149,9 +150,9 @@ TEST(NewtonSchulz, DiagonalMatricesFollowTheScalarMap) {
     }
 }
 
-// An iteration in double that shares no code with ours: plain products of one matrix, rows and
-// columns as they are. Every product may be moved, at random, as much as sums in fp32 and storing
-// in `unit` would: that is how far rounding takes it.
+// An iteration in double that shares no code with ours: plain products of one matrix, without
+// transposition. Every product may be moved at random by as much as sums in fp32 and storing in
+// `unit` would: that bounds the effect of rounding.
 using Matrix = std::vector<double>;
 struct Reference {
   std::size_t rows, columns;
@@ -229,7 +230,7 @@ Reference reference_of(const HostTensor& x, std::span<const optim::Quintic> step
   return {static_cast<std::size_t>(shape[1]), static_cast<std::size_t>(shape[2]), steps};
 }
 
-// Blocks of symmetric products are 96 rows on the host.
+// Blocks of symmetric products have 96 rows on the host.
 TEST(NewtonSchulz, AgreesWithDoubleInEveryForm) {
   const auto expect_agrees = [](const Shape& shape, DType dtype,
                                 std::span<const optim::Quintic> steps) {
@@ -261,7 +262,7 @@ TEST(NewtonSchulz, AgreesWithDoubleInEveryForm) {
   }
 }
 
-// Matrices of low rank have eigenvalues of A that rounding makes negative.
+// Rounding makes eigenvalues of A negative for matrices of low rank.
 TEST(NewtonSchulz, ARestartKeepsTheGramFormStableInBf16) {
   const optim::NewtonSchulzForm& plain = optim::newton_schulz_forms().front();
   const optim::NewtonSchulzForm& gram = optim::newton_schulz_form("gram");
@@ -287,7 +288,7 @@ TEST(NewtonSchulz, ARestartKeepsTheGramFormStableInBf16) {
   EXPECT_LE(worst_gram, worst_plain);
   EXPECT_LT(worst_plain, 0.5);
   EXPECT_GT(best_without, 10);
-  // In fp32 all are stable: more than two steps per Gram matrix are the same iteration.
+  // In fp32 all are stable: with more than two steps per Gram matrix it is the same iteration.
   const HostTensor x = input_of({1, 24, 96}, 2, 0.1F);
   const Matrix want = reference_of(x, optim::kPolarExpress)(x.doubles());
   for (const optim::NewtonSchulzForm& form : {without, late})

@@ -10,7 +10,7 @@
 #include "support/tolerance.h"
 #include "support/toy_step.h"
 
-// bf16 replicas, wires and moments in the sharded step: which tensors have which numbers, and that
+// bf16 replicas, wires and moments in the sharded step: which tensors have which formats, and that
 // nothing else changes.
 namespace muo::test {
 namespace {
@@ -29,8 +29,7 @@ ToyRun toy(int world, std::string_view strategy, DType replica,
   return run;
 }
 
-// Whole logical tensors, put together from what the ranks hold; where several hold a part, they
-// must agree.
+// Whole logical tensors, assembled from the ranks' parts; copies of a part must agree.
 std::map<std::string, std::vector<float>> whole_state(const std::vector<ToyRank>& ranks) {
   std::map<std::string, std::vector<float>> whole;
   for (const ToyRank& rank : ranks)
@@ -49,7 +48,7 @@ std::vector<float> rounded(std::vector<float> values) {
   return values;
 }
 
-// How far two runs are apart, in terms of how far the second moved from the initial weights.
+// Distance of two runs, relative to the second one's distance from the initial weights.
 double relative_change(const std::vector<float>& got, const std::vector<float>& want,
                        const ParamSpec& param) {
   const std::vector<float> initial = toy_weights(param);
@@ -96,14 +95,15 @@ TEST(NumberFormats, WeightsThatTravelInBf16ArriveRoundedEverywhereAndMastersStay
         EXPECT_EQ(rank.weights[i], rounded(masters.at(run.params[i].name)))
             << strategy << ": " << run.params[i].name;
       }
-    // The toy's gradients do not depend on the weights, so the masters do not feel the rounding.
+    // The toy's gradients do not depend on the weights, so masters are not affected by the
+    // rounding.
     EXPECT_EQ(masters, whole_state(run_toy(wide))) << strategy;
     EXPECT_LT(optim::plan_cost(run.plan, run.params).sent_bytes[0],
               optim::plan_cost(wide.plan, wide.params).sent_bytes[0]);
   }
 }
 
-// A reduce-scatter adds the rounded gradients in fp32: as if they had been rounded before.
+// A reduce-scatter adds the rounded gradients in fp32, as if they had been rounded before.
 TEST(NumberFormats, GradientsThatTravelInBf16AreRoundedOnce) {
   for (const std::string_view strategy : {"balanced", "stacked"})
     for (const DType replica : {DType::kF32, kBF16}) {
@@ -124,8 +124,8 @@ TEST(NumberFormats, GradientsThatTravelInBf16AreRoundedOnce) {
     }
 }
 
-// Whether they were rounded as they were written or on their way; alone, where nothing travels, as
-// if a reduction had rounded them.
+// It makes no difference whether they are rounded by backward or when sent; on one rank, where
+// nothing is sent, they are rounded as if by a reduction.
 TEST(NumberFormats, GradientsOfBf16AreRoundedOnce) {
   for (const std::string_view strategy : optim::strategy_names())
     for (const int world : {1, 2, 3}) {
@@ -135,13 +135,13 @@ TEST(NumberFormats, GradientsOfBf16AreRoundedOnce) {
           run_toy(toy(world, strategy, kBF16, {.gradients = kBF16, .gradient_wire = kBF16})));
       const auto want = whole_state(run_toy(rounded));
       for (const ParamSpec& param : rounded.params) {
-        if (is_scalar(param) && world == 1) continue;  // is fp32
+        if (is_scalar(param) && world == 1) continue;  // stays fp32
         EXPECT_EQ(got.at(param.name), want.at(param.name)) << strategy << ": " << param.name;
       }
     }
 }
 
-// Plans that round at the same points are bitwise equal; see Bucket::gradient_wire.
+// Plans with the same rounding steps are bitwise equal; see Bucket::gradient_wire.
 TEST(NumberFormats, PlansWithTheSameRoundingsAreBitwiseEqual) {
   const auto matrices = [](const char* strategy, DType replica) {
     ToyRun run = toy(3, strategy, replica, {.gradient_wire = kBF16});
@@ -158,18 +158,18 @@ TEST(NumberFormats, PlansWithTheSameRoundingsAreBitwiseEqual) {
     EXPECT_EQ(matrices("parallel_round_robin", replica), sent_back);
     EXPECT_EQ(matrices("all_to_all", replica), sent_back);
     EXPECT_NE(sent_back, at_owner);
-    // The iterations in bf16 round their input anyway, and replicated ones send no update.
+    // Iterations in bf16 round their input anyway, and replicated ones send no update.
     EXPECT_EQ(matrices("ns_replicated", replica) == at_owner, replica == kBF16);
   }
 }
 
-// An update that travels in bf16 is off by a rounding of its own size at most, and what enters
-// Newton-Schulz by one of its largest element: the weights move as far as before, to per cents.
+// An update sent in bf16 has an error of one rounding of its own size at most, and the input of
+// Newton-Schulz one of its largest element: the change of the weights differs by per cents.
 TEST(NumberFormats, ExchangesInBf16StayWithinTheirRoundings) {
   for (const char* strategy : {"ns_replicated", "parallel", "all_to_all"}) {
     ToyRun narrow = toy(3, strategy, DType::kF32, {.gradient_wire = kBF16});
     ToyRun wide = toy(3, strategy, DType::kF32, {});
-    wide.round_gradients = true;  // what is left is the exchange
+    wide.round_gradients = true;  // so that only the exchange differs
     narrow.steps = wide.steps = 1;
     const auto got = whole_state(run_toy(narrow));
     const auto want = whole_state(run_toy(wide));
@@ -178,7 +178,7 @@ TEST(NumberFormats, ExchangesInBf16StayWithinTheirRoundings) {
       EXPECT_EQ(got.at(param.name + ".momentum"), want.at(param.name + ".momentum")) << param.name;
       const double apart = relative_change(got.at(param.name), want.at(param.name), param);
       EXPECT_LT(apart, 0.05) << strategy << ": " << param.name;
-      EXPECT_GT(apart, 1e-4) << strategy << ": " << param.name;  // or nothing was rounded
+      EXPECT_GT(apart, 1e-4) << strategy << ": " << param.name;  // something was rounded
     }
   }
 }
@@ -191,15 +191,15 @@ TEST(NumberFormats, AnAllReduceInBf16StaysWithinItsRoundings) {
   wide.steps = 1;
   const std::vector<ToyRank> got = run_toy(narrow);
   const std::vector<ToyRank> want = run_toy(wide);
-  // |g + e|^2 - |g|^2 with |e| <= u (sum of |g_r|) + u |g|; the toy's parts do not cancel by more
-  // than a factor of ten.
+  // |g + e|^2 - |g|^2 with |e| <= u (sum of |g_r|) + u |g|; the toy's parts cancel by at most a
+  // factor of ten.
   EXPECT_NEAR(got[0].squares, want[0].squares, want[0].squares * 2 * 11 * kUnitBF16);
   EXPECT_NE(got[0].squares, want[0].squares);
   for (const ToyRank& rank : got)
     EXPECT_EQ(rank.weights, got[0].weights);
 }
 
-// AdamW never sees the replica: with bf16 replicas its masters are bitwise those of an fp32 run.
+// AdamW does not read the replica: with bf16 replicas its masters are bitwise those of an fp32 run.
 // Muon's iterations run in bf16: their updates differ by per cents (docs/spec/optimizer.md,
 // "Newton-Schulz"), not more.
 TEST(NumberFormats, Bf16ReplicasChangeMuonsUpdatesByPerCentsAndAdamWsNotAtAll) {
@@ -215,7 +215,7 @@ TEST(NumberFormats, Bf16ReplicasChangeMuonsUpdatesByPerCentsAndAdamWsNotAtAll) {
     }
     const double relative = relative_change(got.at(param.name), want.at(param.name), param);
     EXPECT_LT(relative, 0.16) << param.name;
-    EXPECT_GT(relative, 1e-4) << param.name;  // or nothing was rounded
+    EXPECT_GT(relative, 1e-4) << param.name;  // something was rounded
   }
 }
 
@@ -231,7 +231,7 @@ TEST(NumberFormats, OnlyMomentsOfEmbeddingsFollowTheEmbeddingState) {
   }
 }
 
-// Matrices' momentum, and all moments but those of what mixes and gates.
+// Momentum of matrices, and all moments except those of lambdas and gates.
 TEST(NumberFormats, LeanStateIsThatOfMatricesAndOfLargeTensors) {
   for (const std::string_view strategy : optim::strategy_names()) {
     const ToyRun run = toy(2, strategy, kBF16, {.momentum_state = kBF16, .adam_state = kBF16});
@@ -247,8 +247,8 @@ TEST(NumberFormats, LeanStateIsThatOfMatricesAndOfLargeTensors) {
   }
 }
 
-// Rounding is by the element of the logical tensor: whoever holds it, however tensors are cut. The
-// toy's gradients are sums over ranks, the same at one world whatever the strategy.
+// Rounding depends on the element of the logical tensor, not on its holder or the division. The
+// toy's gradients are sums over ranks, equal for all strategies of a world.
 TEST(NumberFormats, LeanStateIsBitwiseThatOfEveryStrategy) {
   for (const int world : {1, 3, 4})
     for (const DType replica : {DType::kF32, kBF16}) {
@@ -266,7 +266,7 @@ TEST(NumberFormats, LeanStateIsBitwiseThatOfEveryStrategy) {
     }
 }
 
-// Rounded once per update: never more than a spacing of bf16 from what fp32 has in the first.
+// Rounded once per update: within one spacing of bf16 from fp32 after the first update.
 TEST(NumberFormats, LeanStateIsWithinASpacingOfFp32AfterOneUpdate) {
   ToyRun lean = toy(2, "balanced", DType::kF32, kLean);
   ToyRun wide = toy(2, "balanced", DType::kF32, {});
@@ -279,8 +279,8 @@ TEST(NumberFormats, LeanStateIsWithinASpacingOfFp32AfterOneUpdate) {
           << name;
 }
 
-// One in 65536 numbers is a tie, which moves by an ulp as it is stored, and is carried on so: in
-// three updates of 11,000 elements a few. The toy's gradients do not depend on the weights: nothing
+// One in 65536 numbers is a tie, which moves by an ulp when it is stored, and propagates: a few in
+// three updates of 11,000 elements. The toy's gradients do not depend on the weights, so nothing
 // else may differ.
 TEST(NumberFormats, SplitMastersAreThoseOfFp32ButForTies) {
   for (const std::string_view strategy : optim::strategy_names())

@@ -16,7 +16,7 @@
 namespace muo::test {
 namespace {
 
-// What is computed, and who computes it, know nothing of each other.
+// The version and the strategy are independent.
 TEST(OptimizerVersions, AreBitwiseTheSameUnderEveryStrategy) {
   Drawn drawn(3);
   for (const int world : {1, 2, 3, 4, 7, 8}) {
@@ -43,7 +43,7 @@ TEST(OptimizerVersions, AreBitwiseTheSameUnderEveryStrategy) {
   }
 }
 
-// What a schedule is, once more, in double, at every step.
+// The schedule computed independently in double, at every step.
 TEST(OptimizerOptions, SetMomentumBetasAndTheirSchedule) {
   optim::OptimizerOptions options;
   options.momentum_start = 0.5;
@@ -72,7 +72,7 @@ TEST(OptimizerOptions, SetMomentumBetasAndTheirSchedule) {
       EXPECT_EQ(scalars.adam[group].eps, 1e-8F);
     }
   }
-  options.momentum = options.momentum_end = 0.95;  // a constant
+  options.momentum = options.momentum_end = 0.95;  // constant
   options.momentum_ramp = 0;
   options.nesterov = false;
   const HyperParameters constant = optim::make_hyper_parameters(options, {}, 50);

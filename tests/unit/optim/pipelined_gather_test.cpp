@@ -10,7 +10,7 @@
 #include "support/sanitized.h"
 #include "support/toy_step.h"
 
-// Weights that travel at the head of the next step, beside its forward pass.
+// Weights that are sent at the start of the next step, overlapped with its forward pass.
 namespace muo::test {
 namespace {
 
@@ -23,7 +23,7 @@ ToyRun toy(const std::vector<ParamSpec>& params, const optim::ShardingPlan& plan
   return run;
 }
 
-// What forward saw in each step, the weights in the end, the state, and the bytes sent.
+// Compares weights read by forward in each step, final weights, state, and bytes sent.
 void expect_the_simple_forms_numbers(ToyRun run) {
   const std::string what = run.plan.strategy + ", world " + std::to_string(run.world);
   const std::vector<ToyRank> want = run_toy(run);
@@ -83,7 +83,7 @@ TEST(PipelinedGather, InAnyOrderForwardSeesTheNewWeights) {
   }
 }
 
-// The twin: without the wait the race is seen.
+// Counterpart: without the wait the race is detected.
 TEST(PipelinedGather, AWeightThatIsReadBeforeItsWaitIsARace) {
   const std::vector<ParamSpec> params = toy_params();
   ToyRun run = toy(params, optim::make_sharding_plan(params, 2, "balanced"), 1);
@@ -95,7 +95,7 @@ TEST(PipelinedGather, AWeightThatIsReadBeforeItsWaitIsARace) {
                              testing::HasSubstr("all_gather")));
 }
 
-// A rank alone gathers nothing, and neither does a plan that every rank computes whole.
+// A single rank gathers nothing, nor does a plan in which every rank computes everything.
 TEST(PipelinedGather, LeavesNothingBehindWhereNothingIsGathered) {
   const std::vector<ParamSpec> params = toy_params(1);
   const auto leaves = [&](int world, std::string_view strategy, optim::Gather gather) {

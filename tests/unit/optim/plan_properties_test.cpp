@@ -1,4 +1,4 @@
-// What every plan of every strategy keeps, over random models.
+// Invariants of every plan of every strategy, over random models.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,12 +39,12 @@ std::vector<ParamSpec> random_params(std::uint64_t seed) {
     params.push_back(param);
   }
   number_in_model_order(params);
-  for (ParamSpec& param : params)  // as a model may: in another order, with ties
+  for (ParamSpec& param : params)  // another order, with ties, as models may have
     param.ready = static_cast<int>(below(30));
   return params;
 }
 
-// The claims of a valid plan, counted element by element and without check_sharding_plan.
+// The properties of a valid plan, counted element by element and without check_sharding_plan.
 void expect_valid(const optim::ShardingPlan& plan, const std::vector<ParamSpec>& params) {
   std::vector<std::vector<int>> updated(params.size());
   for (std::size_t i = 0; i < params.size(); ++i)
@@ -75,7 +75,7 @@ void expect_valid(const optim::ShardingPlan& plan, const std::vector<ParamSpec>&
     EXPECT_TRUE(std::ranges::all_of(updated[i], [](int n) { return n == 1; })) << params[i].name;
 }
 
-// Records what a rank would send, and sends nothing.
+// Records a rank's collectives, and sends nothing.
 class RecordingCommunicator final : public CheckedCommunicator {
  public:
   struct Call {
@@ -135,8 +135,8 @@ RecordingCommunicator recorded_step(const optim::ShardingPlan& plan,
   return communicator;
 }
 
-// Every rank enters the same collectives in the same order, which is that of their tags, of gathers
-// of sharded weights and of all others.
+// Every rank enters the same collectives in the same order, in which tags ascend: those of gathers
+// of sharded weights, and separately all others.
 void expect_one_total_order(std::vector<RecordingCommunicator>& ranks, Tag weights_tag) {
   const std::size_t count = ranks.at(0).calls().size();
   Tag last_gather = 0;
@@ -179,7 +179,7 @@ TEST(PlanProperties, RanksEnterTheSameCollectivesInOneOrderAndSendThePredictedBy
   constexpr DType kBF16 = DType::kBF16;
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     const std::vector<ParamSpec> any_order = random_params(seed);
-    std::vector<ParamSpec> reversed = any_order;  // backward reads weights in the reverse order
+    std::vector<ParamSpec> reversed = any_order;  // backward reads weights in reverse order
     number_in_model_order(reversed);
     const optim::NumberFormats formats =
         seed % 2 == 0 ? optim::NumberFormats{}

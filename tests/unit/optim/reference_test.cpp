@@ -20,10 +20,10 @@ namespace {
 constexpr int kSteps = 50;
 using Matrix = std::vector<double>;  // row-major
 
-// How far fp32 may take the result is measured, not guessed: the reference runs again with every
-// stored value moved by a random part of fp32's unit roundoff, and every dot product by what
-// random roundings of its partial sums give. The steps amplify that exactly as they amplify real
-// rounding. As between runs of the trainer, four times the median of eight is equality.
+// The tolerance for fp32 is measured: the reference runs again with every stored value moved by a
+// random part of fp32's unit roundoff, and every dot product by the effect of random roundings of
+// its partial sums. The steps amplify that exactly as they amplify real rounding. As between runs
+// of the trainer, four times the median of eight counts as equal.
 class Rounding {
  public:
   Rounding() = default;
@@ -43,7 +43,7 @@ class Rounding {
   std::mt19937_64 random_;
 };
 
-// a (r, k) times b (k, c), either transposed on the way.
+// a (r, k) times b (k, c), either of which may be transposed.
 Matrix product(const Matrix& a, const Matrix& b, std::size_t r, std::size_t k, std::size_t c,
                bool transpose_a, bool transpose_b, Rounding& round) {
   Matrix out(r * c);
@@ -75,7 +75,7 @@ constexpr std::array<Triple, 5> kPolar = {
      {2.3465413258596377, -1.7097828382687081, 0.42323551169305323}}};
 constexpr Triple kJordan = {3.4445, -4.7750, 2.0315};
 
-// docs/spec/optimizer.md, "Versions", in this test's own words.
+// docs/spec/optimizer.md, "Versions", restated independently.
 struct Version {
   const char* name;
   std::array<Triple, 5> triples;
@@ -105,7 +105,7 @@ const Version kVersions[] = {
 struct Scalars {
   double multiplier, momentum, weight_decay;
 };
-// N = 100, warmup 4, W = 65.
+// N = 100, warm-up 4, W = 65.
 Scalars scalars_at(const Version& version, int it) {
   Scalars s{};
   const double left = (100.0 - it) / 65.0;
@@ -119,7 +119,7 @@ Scalars scalars_at(const Version& version, int it) {
   return s;
 }
 
-using State = std::map<std::string, Matrix>;  // by the suffix that checkpoints use
+using State = std::map<std::string, Matrix>;  // by checkpoint suffix
 
 struct MuonReference {
   const Version& version;
@@ -248,7 +248,7 @@ std::vector<ParamSpec> reference_params() {
       {.name = "h.0.zero", .shape = {16, 12}, .layer = 0},  // gradient always zero
       {.name = "h.0.late",
        .shape = {12, 16},
-       .layer = 0},  // zero at the first step, as nanochat's are
+       .layer = 0},  // gradient zero at the first step, as in nanochat
       {.name = "values.late", .shape = {40, 30}, .role = ParamRole::kValueEmbedding},
       {.name = "head", .shape = {33, 32}, .role = ParamRole::kUnembedding}};
   for (std::size_t i = 0; i < params.size(); ++i) {
@@ -261,10 +261,11 @@ std::vector<ParamSpec> reference_params() {
 Matrix doubles(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 
 AdamReference adam_reference(const Version& version, ParamRole role) {
-  const double width = std::sqrt(768.0 / 24.0);  // of toy_hyper()
+  const double width = std::sqrt(768.0 / 24.0);  // as in toy_hyper()
   const auto group = [&](double lr, double weight_decay, float beta1, float beta2) {
     if (version.adam_by_group) return AdamReference{version, lr, weight_decay, beta1, beta2};
-    if (role == ParamRole::kValueEmbedding) lr *= 2;  // not half of the tokens' then
+    // Older versions give value embeddings the token embedding's full rate, not half of it.
+    if (role == ParamRole::kValueEmbedding) lr *= 2;
     return AdamReference{version, lr, 0, beta1, 0.95F};
   };
   switch (role) {
@@ -283,7 +284,7 @@ AdamReference adam_reference(const Version& version, ParamRole role) {
   }
 }
 
-// Root mean squares of the first steps: of the change, of the weight and of Muon's update.
+// Root mean squares in the first steps: of the change, of the weight and of Muon's update.
 constexpr std::int64_t kSizedSteps = 20;
 struct Sizes {
   Matrix change, weight, u;
@@ -342,7 +343,7 @@ State reference(const Version& version, const ParamSpec& param, Rounding round) 
   return state;
 }
 
-// As reference() has it.
+// The same quantities from a run.
 Matrix result_of(const ToyRank& rank, const std::vector<ParamSpec>& params, std::size_t param,
                  const std::string& suffix) {
   const ParamSpec& spec = params[param];
@@ -398,7 +399,7 @@ TEST_P(OptimizerOf, AgreesWithDoubleOverFiftySteps) {
         distances.push_back(relative_error(control[suffix], values));
       std::sort(distances.begin(), distances.end());
       double limit = 4.0 * 0.5 * (distances[3] + distances[4]);
-      // Two factors that all elements share, such as the rate, may round alike in every step.
+      // Two factors shared by all elements, such as the rate, may round alike in every step.
       if (suffix.starts_with(" ")) limit += worst_case(2 * kSizedSteps);
       for (std::size_t f = 0; f < of_forms.size(); ++f)
         EXPECT_LE(relative_error(result_of(of_forms[f], run.params, p, suffix), values), limit)

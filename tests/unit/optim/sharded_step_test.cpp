@@ -34,8 +34,8 @@ std::string element_name(const ParamSpec& param, std::int64_t element) {
   return concat(param.name, "[", element / param.shape[1], ", ", element % param.shape[1], "]");
 }
 
-// Distance over 20 steps between runs on one rank whose gradients differ by one ulp: how far
-// rounding alone takes a run. Two runs are equal when within four times the median of eight.
+// Distance over 20 steps between runs on one rank whose gradients differ by one ulp: the effect of
+// rounding alone. Two runs count as equal within four times the median of eight.
 double rounding_distance(const ToyRun& single, const std::vector<double>& want) {
   std::vector<double> controls;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -47,9 +47,9 @@ double rounding_distance(const ToyRun& single, const std::vector<double>& want) 
   return 4.0 * 0.5 * (controls[3] + controls[4]);
 }
 
-// Worlds differ by the order of their sums. At one world every plan adds the same ranks' gradients
-// in the same order and updates whole matrices alone or in batches that change nothing, so all are
-// bitwise equal, as long as everything travels in fp32.
+// Worlds differ in the order of their sums. For a given world every plan adds the same ranks'
+// gradients in the same order, and updates whole matrices alone or in batches, with equal results;
+// so all are bitwise equal, if everything is sent in fp32.
 TEST(ShardedStep, AllWorldsAndPlansGiveTheSameWeights) {
   const ToyRun single = toy(1, "balanced", 20);
   const ToyRank alone = run_toy(single)[0];
@@ -62,7 +62,7 @@ TEST(ShardedStep, AllWorldsAndPlansGiveTheSameWeights) {
     moved += relative_error(initial,
                             std::vector<double>(alone.weights[i].begin(), alone.weights[i].end()));
   }
-  ASSERT_LT(limit, 1e-3 * moved);  // or the comparison says nothing
+  ASSERT_LT(limit, 1e-3 * moved);  // so that the comparison is meaningful
   test::Drawn drawn(3);
   for (const int world : test::kSanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 4, 7, 8}) {
     if (!drawn.runs_next()) continue;
@@ -80,7 +80,7 @@ TEST(ShardedStep, AllWorldsAndPlansGiveTheSameWeights) {
         EXPECT_EQ(rank.weights, ranks[0].weights) << what;
         EXPECT_EQ(rank.squares, ranks[0].squares) << what;
       }
-      // One rank's worth of squares, whatever is replicated: the gradients differ by rounding, at
+      // Each element is counted on one rank, even if replicated: gradients differ by rounding, at
       // most one unit per summed rank and element.
       EXPECT_NEAR(ranks[0].squares, alone.squares, alone.squares * 2 * worst_case(2 * world + 4))
           << what;
@@ -140,9 +140,9 @@ double total(const std::vector<float>& a, const std::vector<float>& b) {
   return sum;
 }
 
-// Whoever holds a weight, each is counted once, and padding never: against the weights that a run
-// of fewer steps ends with. What the next step sums is what is summed between steps. Squares of
-// gradients are those of one rank.
+// Each weight is counted once, on whichever rank, and padding is not: compared with the final
+// weights of a run of fewer steps. Sums computed by the next step and between steps are equal.
+// Squares of gradients are those of one rank.
 TEST(ShardedStep, SumsTheSquaresOfWhatEachUpdateChanges) {
   const double squares = run_toy(toy(1, "balanced", 1))[0].squares;
   for (const int world : test::kSanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 4, 7}) {
@@ -169,7 +169,7 @@ TEST(ShardedStep, SumsTheSquaresOfWhatEachUpdateChanges) {
             EXPECT_GT(change, 0.0) << what << params[i].name;
             EXPECT_NEAR(got.change, change, change * worst_case(3)) << what << params[i].name;
             EXPECT_NEAR(got.weight, weight, weight * worst_case(1)) << what << params[i].name;
-            // Muon+ and NorMuon keep the norm of U at the root of the short side.
+            // Muon+ and NorMuon set the norm of U to the square root of the short side.
             const Shape& shape = params[i].shape;
             const auto u = params[i].role == ParamRole::kMatrix
                                ? static_cast<double>(std::min(shape[0], shape[1]))
@@ -185,7 +185,7 @@ TEST(ShardedStep, SumsTheSquaresOfWhatEachUpdateChanges) {
   }
 }
 
-// An infinity in the state, whereas every gradient is finite.
+// An infinity in the state, with finite gradients.
 TEST(ShardedStep, NamesAMatrixWhoseUpdateIsNotFinite) {
   const std::vector<ParamSpec> params = toy_params();
   for (const int world : {1, 3})
@@ -237,7 +237,7 @@ TEST(ShardedStep, OneRanksInfinityStopsEveryCommitAndTheNextStepWorks) {
   }
 }
 
-// Suffixes of the state that each rule keeps.
+// Sizes of state tensors that each rule has, by name.
 std::map<std::string, std::int64_t> expected_state(const std::vector<ParamSpec>& params) {
   std::map<std::string, std::int64_t> sizes;
   for (const ParamSpec& param : params) {
@@ -253,7 +253,7 @@ std::map<std::string, std::int64_t> expected_state(const std::vector<ParamSpec>&
   return sizes;
 }
 
-// Puts the writers' entries together; fails where an element has no writer, or two.
+// Assembles the writers' entries; fails if an element has no writer, or two.
 std::map<std::string, std::vector<float>> assemble(const std::vector<ToyRank>& ranks,
                                                    const std::vector<ParamSpec>& params,
                                                    const std::string& what) {
@@ -343,7 +343,7 @@ TEST(ShardedStep, CallsOutOfOrderAreErrors) {
     optim::ShardedStep::MicroStep micro_step = step.begin().micro_step(0);
     const auto first_gradient = [&] { micro_step.gradient_ready(0); };
     EXPECT_THAT(message_of<Error>(first_gradient),
-                testing::HasSubstr("wte.weight, whose weight was read"));
+                testing::HasSubstr("wte.weight is announced, but its weight was read"));
     micro_step.weight_needed(0);
     EXPECT_NO_THROW(first_gradient());
     EXPECT_THAT(message_of<Error>(first_gradient), testing::HasSubstr("announced twice"));

@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The plain GPT of nanochat's sizes: six matrices a layer, embedding and head.
+// The plain GPT at nanochat's sizes: six matrices per layer, embedding and head.
 std::vector<ParamSpec> gpt_params(int layers, std::int64_t width) {
   std::vector<ParamSpec> params;
   params.push_back(
@@ -46,7 +46,7 @@ double stacked_balance(const std::vector<ParamSpec>& params, int world) {
   return optim::plan_cost(optim::make_sharding_plan(params, world, "stacked"), params).balance;
 }
 
-// What the plan of nanochat's own models must reach on 8 ranks, gates and all.
+// Balance that plans of nanochat's own models must reach on 8 ranks, including gates.
 TEST(ShardingPlan, BalanceOfNanochatsModelsOnEightRanks) {
   for (const std::int64_t depth : {12, 24}) {
     model::GptConfig model{.vocab_size = 32768,
@@ -65,7 +65,7 @@ TEST(ShardingPlan, BalanceOfNanochatsModelsOnEightRanks) {
       elements += param.shape.numel();
     EXPECT_GE(cost.balance, 0.97);
     EXPECT_LE(static_cast<double>(cost.padding_elements), 0.05 * static_cast<double>(elements));
-    // Stacked deals ceil(K / 8) of each shape: 6 of 48 and twice 2 of 12, or 12 and twice 3.
+    // Stacked assigns ceil(K / 8) of each shape: 6 of 48 and twice 2 of 12, or 12 and twice 3.
     EXPECT_NEAR(stacked_balance(params, 8), depth == 12 ? 0.833 : 1.0, 0.5e-3);
   }
 }
@@ -75,7 +75,7 @@ TEST(ShardingPlan, EqualLayersAreDealtOutWithoutARest) {
     const std::vector<ParamSpec> params = gpt_params(layers, width);
     const optim::ShardingPlan plan = optim::make_sharding_plan(params, 8, "balanced");
     const optim::PlanCost cost = optim::plan_cost(plan, params);
-    // Four layers are 8 matrices of 4 n^2 and 16 of n^2 elements: one and two of them a rank are
+    // Four layers are 8 matrices of 4 n^2 and 16 of n^2 elements: one and two of them per rank are
     // equal bytes and equal FLOPs.
     EXPECT_EQ(std::ranges::count(plan.buckets, optim::UpdateRule::kMuon, &optim::Bucket::rule),
               layers / 4);
@@ -84,8 +84,8 @@ TEST(ShardingPlan, EqualLayersAreDealtOutWithoutARest) {
   }
 }
 
-// Owners by FLOPs are what Parallel Muon's chunks need: taking turns, every chunk has its large
-// matrices at some ranks, and the others wait.
+// Chunks of Parallel Muon need owners by FLOPs: with round-robin, the large matrices of every chunk
+// are on some ranks, and the others wait.
 TEST(ShardingPlan, ParallelMuonsOwnersAreBalancedByFlops) {
   const std::vector<ParamSpec> params = gpt_params(12, 768);
   const auto balance = [&](const char* strategy) {
@@ -95,7 +95,7 @@ TEST(ShardingPlan, ParallelMuonsOwnersAreBalancedByFlops) {
   EXPECT_LT(balance("parallel_round_robin"), 0.6);
 }
 
-// "all reduce-scatters first"; a gather goes out before the last chunk's update comes back.
+// "all reduce-scatters first"; a gather is enqueued before the previous chunk's update returns.
 TEST(ShardingPlan, ChunksOfParallelMuonArePipelinedByOrder) {
   const std::vector<ParamSpec> params = gpt_params(8, 128);
   const optim::ShardingPlan plan = optim::make_sharding_plan(params, 4, "parallel");
@@ -103,7 +103,7 @@ TEST(ShardingPlan, ChunksOfParallelMuonArePipelinedByOrder) {
   int chunks = 0;
   for (const optim::Bucket& bucket : plan.buckets) {
     if (bucket.exchange == optim::Exchange::kNone) continue;
-    if (last != nullptr && &bucket == last + 1) {  // no parameter of AdamW's in between
+    if (last != nullptr && &bucket == last + 1) {  // no AdamW bucket in between
       EXPECT_GT(bucket.exchange_tag, last->exchange_tag);
       EXPECT_LT(bucket.exchange_tag, last->return_tag);
       ++chunks;
@@ -121,15 +121,16 @@ TEST(ShardingPlan, BalanceStaysWithinTheBoundOfLongestFirst) {
           optim::plan_cost(optim::make_sharding_plan(params, world, "balanced"), params).balance;
       EXPECT_GE(balance, stacked_balance(params, world) * (1 - 1e-9));
       // Graham: the busiest has at most the mean plus one largest matrix, 90 of a layer's 300
-      // units, in the one bucket of all layers that is always a candidate; choosing for bytes and
-      // early buckets too may cost another half of the mean.
+      // units, in the one bucket of all layers that is always a candidate; the choice also
+      // considers bytes and early buckets, which may cost another half of the mean.
       const double mean = 300.0 * static_cast<double>(layers) / world;
       EXPECT_GE(balance, mean / (1.5 * mean + 90.0)) << layers << " layers, world " << world;
     }
 }
 
-// The thin matrix is a quarter of the bytes and 1.5 % of the FLOPs. Equal bytes would give its
-// owner none of the small matrices, and the other rank 1 % more FLOPs than two of them each.
+// The thin matrix has a quarter of the bytes and 1.5 % of the FLOPs. With equal bytes its owner
+// would get none of the small matrices, and the other rank 1 % more FLOPs than with two of them
+// each.
 TEST(ShardingPlan, BalanceComesBeforeEqualBytes) {
   std::vector<ParamSpec> params;
   const auto add = [&](int count, const Shape& shape) {
@@ -144,7 +145,7 @@ TEST(ShardingPlan, BalanceComesBeforeEqualBytes) {
             stacked_balance(params, 2));
 }
 
-// Printed, not limited: `muograph plan` of such a model is to answer in seconds.
+// Printed, without a limit: `muograph plan` of such a model should take seconds.
 TEST(ShardingPlan, TenThousandMatricesOnAThousandRanks) {
   if (!test::Drawn(3).runs_next()) GTEST_SKIP() << "not drawn (MUO_DRAW)";
   const std::vector<ParamSpec> params = gpt_params(1667, 256);
@@ -212,7 +213,7 @@ TEST(ShardingPlan, MuonUpdatesMatricesOnly) {
   EXPECT_THROW(static_cast<void>(optim::make_sharding_plan(params, 2, "stacked")), Error);
 }
 
-// Plants a defect into a valid plan; returns what check_sharding_plan says.
+// Plants a defect into a valid plan; returns check_sharding_plan's message.
 template <class Plant>
 std::string defect(const optim::ShardingPlan& valid, const std::vector<ParamSpec>& params,
                    const Plant& plant) {
@@ -250,12 +251,12 @@ TEST_F(PlantedDefect, Gap) {
   EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { --sliced(p).units[0].end; }),
               HasSubstr("gap"));
   EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { --sliced(p).units.back().end; }),
-              HasSubstr("nobody updates"));
+              HasSubstr("no unit updates"));
 }
 
 TEST_F(PlantedDefect, ForeignSegment) {
   EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { owned(p).units[0].owner = 1; }),
-              HasSubstr("foreign segment"));
+              HasSubstr("outside its owner's segment"));
   EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { owned(p).units[0].owner = 3; }),
               HasSubstr("owner"));
 }
@@ -282,7 +283,7 @@ TEST_F(PlantedDefect, Tags) {
               HasSubstr("order"));
   EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { p.totals_tag = 1; }),
               HasSubstr("totals"));
-  // A gather has one tag for every rank: the next collective may not lie among them.
+  // A gather has one tag for every rank: the next collective must not use one of them.
   const optim::ShardingPlan gathered = plan_gather_to_owner(params_, 3, 5);
   EXPECT_THAT(defect(gathered, params_,
                      [](optim::ShardingPlan& p) {
@@ -296,7 +297,7 @@ TEST_F(PlantedDefect, Tags) {
 TEST_F(PlantedDefect, MissingAndDoubledParameters) {
   EXPECT_THAT(defect(plan_, params_,
                      [](optim::ShardingPlan& p) { owned(p).units.erase(owned(p).units.begin()); }),
-              HasSubstr("nobody updates"));
+              HasSubstr("no unit updates"));
   EXPECT_THAT(defect(plan_, params_,
                      [](optim::ShardingPlan& p) {
                        const optim::Bucket again = owned(p);
@@ -326,10 +327,10 @@ TEST_F(PlantedDefect, CombinationsThatTheExecutorLacks) {
       HasSubstr("number formats"));
   EXPECT_THAT(defect(plan_, params_,
                      [](optim::ShardingPlan& p) { owned(p).gradient_dtype = DType::kBF16; }),
-              HasSubstr("weights of bf16"));
+              HasSubstr("bf16 weights"));
   EXPECT_THAT(
       defect(plan_, params_, [](optim::ShardingPlan& p) { owned(p).replica_dtype = DType::kBF16; }),
-      HasSubstr("travel as forward reads them"));
+      HasSubstr("sent in the replica's dtype"));
   EXPECT_THAT(defect(plan_, params_,
                      [](optim::ShardingPlan& p) {
                        owned(p).replica_dtype = owned(p).weight_wire = DType::kBF16;
@@ -353,7 +354,7 @@ TEST_F(PlantedDefect, CombinationsThatTheExecutorLacks) {
 
 TEST_F(PlantedDefect, BlocksOfUnitsThatAreCutOneByOne) {
   const optim::ShardingPlan spread = optim::make_sharding_plan(params_, 3, "all_to_all");
-  // Of gates: 72 elements each in three parts of 64.
+  // The bucket of gates: 72 elements each, in three parts of 64.
   const auto bucket = [&](optim::ShardingPlan& p) -> optim::Bucket& {
     return *std::ranges::find_if(p.buckets, [&](const optim::Bucket& b) {
       return b.cut == optim::Cut::kEachUnit && params_[b.units[0].param].shape == Shape{6, 12};
@@ -361,7 +362,7 @@ TEST_F(PlantedDefect, BlocksOfUnitsThatAreCutOneByOne) {
   };
   EXPECT_THAT(
       defect(spread, params_, [&](optim::ShardingPlan& p) { bucket(p).units[1].offset += 1; }),
-      HasSubstr("share equally"));
+      HasSubstr("divided equally"));
   EXPECT_THAT(
       defect(spread, params_, [&](optim::ShardingPlan& p) { bucket(p).units[1].offset += 3; }),
       HasSubstr("equal blocks"));
@@ -369,16 +370,16 @@ TEST_F(PlantedDefect, BlocksOfUnitsThatAreCutOneByOne) {
                      [&](optim::ShardingPlan& p) {
                        std::swap(bucket(p).units[0].owner, bucket(p).units[1].owner);
                      }),
-              HasSubstr("in their order"));
+              HasSubstr("in rank order"));
   EXPECT_THAT(defect(spread, params_,
                      [&](optim::ShardingPlan& p) { bucket(p).returns = optim::Return::kScatter; }),
-              HasSubstr("all-to-all back"));
+              HasSubstr("return by all-to-all"));
   EXPECT_THAT(
       defect(spread, params_, [&](optim::ShardingPlan& p) { bucket(p).cut = optim::Cut::kWhole; }),
-      HasSubstr("cut one by one"));
+      HasSubstr("cut of each unit"));
   EXPECT_THAT(
       defect(plan_, params_, [](optim::ShardingPlan& p) { owned(p).cut = optim::Cut::kEachUnit; }),
-      HasSubstr("cut one by one"));
+      HasSubstr("cut of each unit"));
 }
 
 TEST_F(PlantedDefect, PublishOrder) {

@@ -11,7 +11,7 @@ namespace muo::test {
 namespace {
 
 TEST(UpdateGroups, TableOfNanochat) {
-  struct Row {  // NOLINT(clang-analyzer-optin.performance.Padding): the columns of the table
+  struct Row {  // NOLINT(clang-analyzer-optin.performance.Padding): columns of the table
     ParamRole role;
     double lr;  // times sqrt(B / 2^19) and, with `width`, sqrt(768 / n_embd)
     bool batch, width;
@@ -25,8 +25,8 @@ TEST(UpdateGroups, TableOfNanochat) {
       {ParamRole::kX0Lambda, 0.5, true, false, 0.96, 0.95, 0.0},
       {ParamRole::kSmear, 0.2, false, false, 0.8, 0.95, 0.0},
   };
-  const optim::RateScales scales = {.batch_lr = std::sqrt(0.5),  // of 2^18 tokens
-                                    .width_lr = std::sqrt(0.5),  // of width 1536
+  const optim::RateScales scales = {.batch_lr = std::sqrt(0.5),  // for 2^18 tokens
+                                    .width_lr = std::sqrt(0.5),  // for width 1536
                                     .weight_decay = 0.5};
   const HyperParameters hyper = optim::make_hyper_parameters({}, {}, 1, scales);
   for (const Row& row : rows) {
@@ -41,7 +41,7 @@ TEST(UpdateGroups, TableOfNanochat) {
     EXPECT_EQ(adam.eps, 1e-10);
   }
   EXPECT_EQ(optim::update_group(ParamRole::kMatrix).rule, optim::UpdateRule::kMuon);
-  EXPECT_DOUBLE_EQ(hyper.matrix_lr, 0.02 * std::sqrt(0.5));  // no width
+  EXPECT_DOUBLE_EQ(hyper.matrix_lr, 0.02 * std::sqrt(0.5));  // independent of width
   EXPECT_DOUBLE_EQ(hyper.muon_weight_decay, 0.14);
   EXPECT_EQ(hyper.muon_beta2, 0.9);
 }

@@ -1,4 +1,4 @@
-// What passes over the model gather of fully sharded weights, and into which slots.
+// Gathers of fully sharded weights in passes over the model, and their slots.
 #include "optim/weight_schedule.h"
 
 #include <gtest/gtest.h>
@@ -32,9 +32,9 @@ ShardingPlan sharded(const std::vector<ParamSpec>& params, int world, std::strin
                             newton_schulz_forms().front(), Shard::kWeights);
 }
 
-// Follows a pass as memory sees it: whatever a stage reads lies in its slot when the stage is
-// entered, nothing that is being read is overwritten meanwhile, and what the next stage reads is on
-// its way.
+// Follows a pass through memory: the weights that a stage reads are in their slots when the stage
+// is entered, weights being read are not overwritten, and the next stage's weights are being
+// gathered.
 void expect_there(const WeightSchedule& schedule, const std::vector<WeightSchedule::Visit>& visits,
                   std::size_t backward_from) {
   std::vector<std::ptrdiff_t> in_slot(schedule.slots.size(), -1);
@@ -76,7 +76,7 @@ TEST(WeightSchedule, GathersWhatTheNextStageReadsWhileThisOneComputes) {
       const ShardingPlan plan = sharded(params, world, strategy.name);
       const WeightSchedule schedule = make_weight_schedule(plan, params);
       ASSERT_EQ(schedule.forward.size(), kLayers + 2);       // with embedding and head
-      ASSERT_EQ(schedule.training.size(), 2 * kLayers + 2);  // whose embedding backward skips
+      ASSERT_EQ(schedule.training.size(), 2 * kLayers + 2);  // backward skips the embedding
       expect_there(schedule, schedule.forward, schedule.forward.size());
       expect_there(schedule, schedule.training, schedule.forward.size());
       for (std::size_t i = 0; i < params.size(); ++i)
@@ -86,8 +86,8 @@ TEST(WeightSchedule, GathersWhatTheNextStageReadsWhileThisOneComputes) {
     }
 }
 
-// However deep the model is: two slots of a layer where matrices are cut one by one, and one of a
-// table, as only every other layer has one.
+// At any depth: two slots of a layer if matrices are cut one by one, and one of a table, as only
+// every other layer has one.
 TEST(WeightSchedule, HasSlotsForTwoLayers) {
   for (const std::int64_t layers : {4, 12}) {
     const std::vector<ParamSpec> params = gpt(layers);
@@ -102,8 +102,8 @@ TEST(WeightSchedule, HasSlotsForTwoLayers) {
   }
 }
 
-// Forward gathers all once; backward all but the embedding, and what is still there: the head, the
-// last layers and the last table.
+// Forward gathers everything once; backward everything but the embedding and the weights that are
+// still there: the head, the last layers and the last table.
 TEST(WeightSchedule, GathersAgainForBackwardWhatIsNotThere) {
   const std::vector<ParamSpec> params = gpt();
   const ShardingPlan plan = sharded(params, 4, "parallel");
@@ -121,7 +121,7 @@ TEST(WeightSchedule, GathersAgainForBackwardWhatIsNotThere) {
   }
 }
 
-// Embedding and head; of each layer six matrices, and of every other one a gate and a table.
+// Embedding and head; six matrices of each layer, and a gate and a table of every other one.
 TEST(WeightSchedule, CountsACollectiveForEachWeight) {
   const std::vector<ParamSpec> params = gpt();
   const WeightSchedule schedule = make_weight_schedule(sharded(params, 4, "parallel"), params);

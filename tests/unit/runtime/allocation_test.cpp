@@ -47,7 +47,7 @@ std::int64_t allocations_of_replays(std::optional<std::uint64_t> seed, bool one_
       rank.compute.wait(*join);
       rank.compute.copy(other, full);
     });
-    rank.compute.launch(*graph);  // the first may be special
+    rank.compute.launch(*graph);  // the first may allocate
     if (timed) graph->time_nodes();
     rank.barrier.arrive();
     const std::int64_t before = allocations;
@@ -66,7 +66,7 @@ TEST(HostGraph, AReplayAllocatesNothing) {
   EXPECT_EQ(allocations_of_replays({}, false), 0);
   EXPECT_EQ(allocations_of_replays(7, false), 0);
   EXPECT_EQ(allocations_of_replays({}, false, /*timed=*/true), 0);
-  EXPECT_EQ(allocations_of_replays({}, true), 3 * 5);  // the counter counts
+  EXPECT_EQ(allocations_of_replays({}, true), 3 * 5);  // checks the counter
 }
 
 }  // namespace

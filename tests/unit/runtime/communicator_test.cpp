@@ -55,7 +55,7 @@ void set(const Tensor& t, std::int64_t i, double value) {
   }
 }
 
-// Rank r's input, the same for whoever asks: the reference needs no communication.
+// Input of rank r, equal on all ranks, so that the reference needs no communication.
 HostTensor input(int rank, std::int64_t size, DType dtype) {
   HostTensor out({size}, dtype, rank);
   const CounterRandom random(static_cast<std::uint64_t>(rank), "collective");
@@ -65,7 +65,7 @@ HostTensor input(int rank, std::int64_t size, DType dtype) {
 }
 
 // Compares `got` with elements [begin, ...) of the float64 sum of all ranks' inputs. Integers are
-// exact; a float may be off by the roundings of its additions and of its store.
+// exact; a float may differ by the roundings of its additions and of its store.
 void expect_sums(const Tensor& got, int world, std::int64_t size, DType dtype, std::int64_t begin) {
   const bool integer = dtype == DType::kI32 || dtype == DType::kI64;
   const double sum_unit = dtype == DType::kF64 ? test::kUnitF64 : test::kUnitF32;
@@ -89,7 +89,7 @@ void expect_sums(const Tensor& got, int world, std::int64_t size, DType dtype, s
 
 constexpr int kWorlds[] = {1, 2, 3, 4, 5};
 constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF64, DType::kI32, DType::kI64};
-constexpr std::int64_t kSizes[] = {1, 2, 1031, 2053};  // less than the world; more than a block
+constexpr std::int64_t kSizes[] = {1, 2, 1031, 2053};  // less than the world, more than a block
 
 TEST(HostCommunicator, SumsAgreeWithAFloat64Reference) {
   for (const int world : kWorlds)
@@ -159,7 +159,7 @@ TEST(HostCommunicator, MovesEveryDTypeUnchanged) {
         }
         const std::int64_t mine = counts[static_cast<std::size_t>(rank.rank)];
         const int root = world / 2;
-        // Element i of the whole is i, as 64-bit integers that no float could hold.
+        // Element i of the whole is based on i, as 64-bit integers that no float can represent.
         constexpr std::int64_t kLarge = (std::int64_t{1} << 60) + 1;
         const HostTensor part({mine}, DType::kI64);
         const HostTensor everywhere({total}, DType::kI64);
@@ -242,7 +242,7 @@ TEST(HostCommunicator, CountsWhatCrossesTheWire) {
   }
 }
 
-// What one rank does otherwise than its peers.
+// A call of one rank that differs from its peers'.
 struct Mispairing {
   const char* expected;  // in the message of every rank
   void (*enqueue)(RankContext& rank, bool differs);
@@ -276,7 +276,7 @@ constexpr Mispairing kMispairings[] = {
        rank.communicator.broadcast(rank.comm, 7, t, differs ? 1 : 0);
      }},
     {"parts of",
-     [](RankContext& rank, bool differs) {  // equal sums and own parts, unequal peers
+     [](RankContext& rank, bool differs) {  // equal sums and own parts, different peers' parts
        const std::vector<std::int64_t> counts =
            differs ? std::vector<std::int64_t>{2, 4, 3, 3} : std::vector<std::int64_t>{3, 3, 3, 3};
        const HostTensor full({12});
@@ -324,16 +324,15 @@ TEST(HostCommunicator, AMispairedCollectiveIsAnErrorOnEveryRank) {
   }
 }
 
-// Rank 0 overwrites its buffer as soon as its all-gather is over, while rank 1 is slow to read it.
-// Returns what rank 1 got from it.
+// Rank 0 overwrites its buffer as soon as its all-gather has returned, while rank 1 reads it
+// slowly. Returns the value that rank 1 received.
 float slow_reader(bool skip_exit_barrier) {
   Rendezvous rendezvous(2);
   std::atomic<bool> overwritten = false;
   HostCommunicatorGroup group(
       2, rendezvous, {.skip_exit_barrier = skip_exit_barrier, .before_reading = [&](int rank) {
                         if (rank == 0) return;
-                        // With the barrier nobody overwrites: after some time rank 1 reads all the
-                        // same.
+                        // With the barrier nothing is overwritten: rank 1 reads after some time.
                         const auto limit =
                             std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
                         while (!overwritten && std::chrono::steady_clock::now() < limit)

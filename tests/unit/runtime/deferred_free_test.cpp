@@ -7,7 +7,7 @@
 namespace muo {
 namespace {
 
-// A device whose buffers say when they are freed.
+// A device that counts its freed buffers.
 struct Counts {
   int freed = 0;
 };
@@ -60,7 +60,7 @@ TEST(KeepMemory, FreesWithTheDevice) {
   first.reset();
   second.reset();
   EXPECT_EQ(counts.freed, 0);
-  EXPECT_EQ(*place, std::byte{0});  // still there
+  EXPECT_EQ(*place, std::byte{0});  // still allocated
   device.reset();
   EXPECT_EQ(counts.freed, 2);
 }

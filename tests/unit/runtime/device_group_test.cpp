@@ -67,12 +67,12 @@ TEST(DeviceGroup, OneBranchIsOneStreamAndTheDefaultOfRanksThatShareADevice) {
 
 TEST(DeviceGroup, RefusesAnEmptyWorld) { EXPECT_THROW(DeviceGroup({.world = 0}), Error); }
 
-// Communicators that are complete once all ranks have met.
+// Communicators that are complete once all ranks have joined.
 class Meeting final : public CommunicatorGroup {
  public:
   explicit Meeting(const CommunicatorMembers& members)
-      : rendezvous_(members.meeting),
-        group_(make_host_communicators(members.world, members.meeting)) {}
+      : rendezvous_(members.rendezvous),
+        group_(make_host_communicators(members.world, members.rendezvous)) {}
   ~Meeting() override { EXPECT_GE(aborted_, 1); }
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
@@ -104,10 +104,10 @@ TEST(DeviceGroup, ADeviceThatCannotBeMadeReleasesTheRanksThatWaitForIt) {
   EXPECT_EQ(message, concat("rank ", kFailing, ": no memory left"));
 }
 
-// Where a rank fails while its peers wait for it.
+// The phase in which a rank fails while its peers wait for it.
 enum class Phase : std::uint8_t { kEager, kBarrier, kCollective, kReplay, kCapture };
 
-// What a rank of fail_in() does.
+// Body of a rank in fail_in().
 void meet(RankContext& rank, Phase phase, const std::function<void()>& failure) {
   const HostTensor values({8});
   const auto fail_here = [&] {
@@ -173,7 +173,7 @@ TEST(DeviceGroup, ASlowRootCauseBeatsTheFailuresItProvokes) {
   DeviceGroup group({.world = 2});
   const std::string message = message_of<Error>([&] {
     group.run([](RankContext& rank) {
-      if (rank.rank == 0) rank.barrier.arrive();  // PeerFailed, and it is back first
+      if (rank.rank == 0) rank.barrier.arrive();  // PeerFailed, and it returns first
       try {
         throw Error("first cause");
       } catch (const Error&) {
@@ -222,7 +222,7 @@ TEST(DeviceGroup, ACollectiveThatOneRankLeavesOutIsAnErrorNotAHang) {
       if (rank.rank != kFailing) rank.communicator.all_reduce(rank.comm, 1, values, values);
     });
   });
-  EXPECT_NE(message.find("waits in a collective, but a rank has"), std::string::npos) << message;
+  EXPECT_NE(message.find("waits in a collective, but another has"), std::string::npos) << message;
 }
 
 TEST(DeviceGroup, ABarrierWherePeersHaveACollectiveIsAnErrorNotAHang) {

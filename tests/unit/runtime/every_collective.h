@@ -14,7 +14,7 @@ namespace muo::test {
 
 using Bytes = std::vector<std::byte>;
 
-// Of magnitudes so far apart that a sum in another order has other bits.
+// Values of such different magnitudes that a sum in another order has other bits.
 inline HostTensor collective_input(int rank, std::int64_t size, DType dtype) {
   HostTensor out({size}, dtype, rank);
   const std::int64_t r = rank;
@@ -50,7 +50,7 @@ inline void append(Bytes& to, const Tensor& tensor) {
   to.insert(to.end(), tensor.data, tensor.data + tensor.bytes());
 }
 
-// Every collective once; all that it leaves on this rank.
+// Runs every collective once; returns all results on this rank.
 inline Bytes every_collective(RankContext& rank, std::int64_t size, DType dtype) {
   Communicator& c = rank.communicator;
   const int world = c.world();

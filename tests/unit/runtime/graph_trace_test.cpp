@@ -128,13 +128,13 @@ TEST(TraceOrder, RefusesTracesThatAreNotInOrder) {
   EXPECT_THROW(TraceOrder({{node("a", -1, {}, {})}}), Error);
 }
 
-// Eight times as long for eight times as many nodes; quadratic in them it would be 64 times.
+// Eight times as many nodes take eight times as long; quadratic time would be 64 times.
 TEST(CheckRaces, TakesTimeInProportionToTheNumberOfNodes) {
   const auto seconds = [](int nodes) {
     GraphTrace trace = random_graph(1, 4, nodes);
     const CounterRandom random(1, "accesses");
     std::uint64_t draw = 0;
-    for (GraphTrace::Node& n : trace.nodes)  // each stream its own memory: no race
+    for (GraphTrace::Node& n : trace.nodes)  // each stream uses its own memory: no race
       for (int i = 0; i < 6; ++i) {
         const auto begin =
             static_cast<std::int64_t>(random.bits(draw++) % 15000) + std::int64_t{16384} * n.stream;

@@ -12,7 +12,7 @@ namespace {
 TEST(GroupFrame, IsTheSameInWhateverPiecesItComes) {
   const std::vector<GroupFrame> frames = {
       {.type = GroupFrame::Type::kBye},
-      {.type = GroupFrame::Type::kMeeting,
+      {.type = GroupFrame::Type::kCall,
        .channel = 1,
        .number = std::uint64_t{1} << 40U,
        .site = "a site",
@@ -49,7 +49,7 @@ TEST(GroupFrame, IsRefusedIfItIsTooLongTooShortOrOfNoType) {
     reader.add(wire);
     return !reader.next() && reader.failed();
   };
-  // Sealed by one who knows the key: what is wrong is the frame.
+  // Sealed with the right key, so that only the frame itself is wrong.
   const auto with = [&](std::size_t at, int byte) {
     std::string bad = good.substr(0, good.size() - kSealBytes);
     bad[at] = static_cast<char>(byte);
@@ -59,13 +59,13 @@ TEST(GroupFrame, IsRefusedIfItIsTooLongTooShortOrOfNoType) {
   EXPECT_FALSE(failed(good, good.size() - 4));
   EXPECT_TRUE(failed(good, good.size() - 5));
   EXPECT_TRUE(failed(with(0, 13 + kSealBytes), 1000));
-  EXPECT_TRUE(failed(with(3, 127), GroupFrame::kMostBytes));
+  EXPECT_TRUE(failed(with(3, 127), GroupFrame::kMaxBytes));
   EXPECT_TRUE(failed(with(4, 7), 1000));
   EXPECT_TRUE(failed(with(14, 105), 1000));  // the site's size
-  EXPECT_TRUE(failed("GET / HTTP/1.1\r\n\r\n", GroupFrame::kMostBytes));
+  EXPECT_TRUE(failed("GET / HTTP/1.1\r\n\r\n", GroupFrame::kMaxBytes));
 }
 
-// Who changes, repeats, reorders or leaves out frames, or sends them back, has them refused.
+// Frames that are changed, repeated, reordered, dropped or reflected are rejected.
 TEST(GroupFrame, IsRefusedUnlessItIsTheNextOfTheOtherSide) {
   FrameSeal seal("key");
   const std::string first = to_wire({.payload = "the first"}, seal);
@@ -82,7 +82,8 @@ TEST(GroupFrame, IsRefusedUnlessItIsTheNextOfTheOtherSide) {
   EXPECT_EQ(frames_of(first + first, "key"), -1);
   EXPECT_EQ(frames_of(second, "key"), -1);
   EXPECT_EQ(frames_of(first, "another key"), -1);
-  for (std::size_t at = 4; at < first.size(); ++at) {  // the size: then more or less is waited for
+  // Not the size, which changes the number of bytes expected.
+  for (std::size_t at = 4; at < first.size(); ++at) {
     std::string changed = first;
     changed[at] = static_cast<char>(changed[at] ^ 1);
     EXPECT_EQ(frames_of(changed, "key"), -1) << at;

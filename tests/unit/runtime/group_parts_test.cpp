@@ -1,4 +1,4 @@
-// The parts of a process group, each by itself.
+// Unit tests of a process group's parts.
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -41,13 +41,13 @@ TEST(RunningTime, FollowsTheClockUpToTwiceTheSleep) {
   auto end = begin;
   while (end - begin < milliseconds(5))
     end = steady_clock::now();
-  const auto lap = all.lap();
+  const auto lap = all.elapsed();
   EXPECT_GE(lap, end - begin);
   EXPECT_LE(lap, steady_clock::now() - before);
-  EXPECT_EQ(most.lap(), milliseconds(2));
+  EXPECT_EQ(most.elapsed(), milliseconds(2));
 }
 
-// While the process may not open files.
+// While it exists, the process cannot open files.
 class NoDescriptors {
  public:
   NoDescriptors() {
@@ -63,10 +63,10 @@ class NoDescriptors {
   rlimit before_ = {};
 };
 
-TEST(GroupReception, WithoutFreeDescriptorsStopsPollingAndAcceptsLater) {
+TEST(GroupAcceptor, WithoutFreeDescriptorsStopsPollingAndAcceptsLater) {
   const int port = free_port();
-  GroupReception reception(listen_at("127.0.0.1", port), "a secret", seconds(20));
-  const FileDescriptor comer = connect_to_port(port);
+  GroupAcceptor reception(listen_at("127.0.0.1", port), "a secret", seconds(20));
+  const FileDescriptor joiner = connect_to_port(port);
   pollfd listening = {.fd = reception.descriptors().at(0), .events = POLLIN, .revents = 0};
   ASSERT_EQ(::poll(&listening, 1, -1), 1);
   {
@@ -75,7 +75,7 @@ TEST(GroupReception, WithoutFreeDescriptorsStopsPollingAndAcceptsLater) {
     EXPECT_TRUE(reception.descriptors().empty());
   }
   EXPECT_TRUE(reception.receive({}).empty());
-  EXPECT_EQ(reception.descriptors().size(), 2U);  // the listening one, and the comer's
+  EXPECT_EQ(reception.descriptors().size(), 2U);  // the listening one, and the joining process'
 }
 
 TEST(FrameConnection, AfterTheOtherSideHasGoneMayStillBeSentTo) {
@@ -90,7 +90,7 @@ TEST(FrameConnection, AfterTheOtherSideHasGoneMayStillBeSentTo) {
     EXPECT_EQ(connection.receive(frames), FrameConnection::State::kOpen);
   }
   connection.send({.payload = std::string(8 << 20, 'x')});
-  ASSERT_TRUE(connection.has_unsent());  // a part has been sent
+  ASSERT_TRUE(connection.has_unsent());  // it was sent in part
   other.reset();
   connection.flush();
   EXPECT_FALSE(connection.has_unsent());

@@ -11,7 +11,7 @@ namespace {
 using Side = Handshake::Side;
 using State = Handshake::State;
 
-// The messages of a handshake, in turn, until one side has nothing to send.
+// The messages of a handshake, alternating, until one side has nothing to send.
 std::vector<std::string> messages_of(Handshake& joining, Handshake& accepting) {
   std::vector<std::string> out = {joining.greeting()};
   for (bool to_first = true; !out.back().empty(); to_first = !to_first)
@@ -27,7 +27,7 @@ TEST(Handshake, OfTwoWhoKnowTheSecretProvesItToBoth) {
   ASSERT_EQ(accepting.state(), State::kProven);
   EXPECT_TRUE(accepting.incoming().accepts("frame", joining.outgoing().seal("frame")));
   EXPECT_TRUE(joining.incoming().accepts("frame", accepting.outgoing().seal("frame")));
-  EXPECT_FALSE(joining.incoming().accepts("frame", joining.outgoing().seal("frame")));  // sent back
+  EXPECT_FALSE(joining.incoming().accepts("frame", joining.outgoing().seal("frame")));  // reflected
 }
 
 TEST(Handshake, TakesItsBytesInWhateverPiecesTheyCome) {
@@ -58,7 +58,7 @@ TEST(Handshake, ProcessZeroTellsNothingToWhoDoesNotKnowTheSecret) {
 TEST(Handshake, WhoListensInPlaceOfProcessZeroProvesNothing) {
   Handshake joining(Side::kJoining, "secret");
   const std::string proof = joining.receive(std::string(Handshake::kNonceBytes, 'n'));
-  EXPECT_EQ(joining.receive(proof), "");  // it can only send back what it has got
+  EXPECT_EQ(joining.receive(proof), "");  // a reflected proof
   EXPECT_EQ(joining.state(), State::kRefused);
   EXPECT_EQ(joining.receive(proof), "");
 }

@@ -19,7 +19,7 @@ namespace {
 using test::HostTensor;
 using test::message_of;
 
-// y <- scale * y + x: the order of two of these matters.
+// y <- scale * y + x: not commutative.
 void scale_add(Stream& stream, std::string_view name, const Tensor& y, const Tensor& x,
                float scale) {
   const Access accesses[] = {{y.data, y.bytes(), true}, {x.data, x.bytes(), false}};
@@ -30,7 +30,7 @@ void scale_add(Stream& stream, std::string_view name, const Tensor& y, const Ten
 }
 
 // A step with two streams: gradients on `compute`, their reduction on `comm`, then the update on
-// `compute`. Each event can be forgotten.
+// `compute`. Each event can be left out.
 struct ToyStep {
   HostDevice device;
   std::unique_ptr<Stream> compute = device.make_stream(StreamPriority::kNormal);
@@ -46,7 +46,7 @@ struct ToyStep {
   std::unique_ptr<Graph> capture(bool wait_ready, bool wait_reduced) {
     return compute->capture([&] {
       compute->record(*ready);
-      comm->wait(*ready);  // joins the capture, before the gradient is there
+      comm->wait(*ready);  // joins the capture, before the gradient is written
       scale_add(*compute, "backward", gradient, weight, 2.0F);
       compute->record(*ready);
       if (wait_ready) comm->wait(*ready);
@@ -88,7 +88,7 @@ TEST(HostGraph, TimesItsNodesWhenAsked) {
     stream->launch(*graph);
     EXPECT_TRUE(graph->node_times().empty());
     for (int i = 0; i < 2; ++i) {
-      ASSERT_TRUE(graph->time_nodes());  // from zero, the second time too
+      ASSERT_TRUE(graph->time_nodes());  // restarts from zero
       stream->launch(*graph);
       stream->launch(*graph);
       ASSERT_EQ(graph->node_times().size(), 2U);
@@ -150,7 +150,7 @@ TEST(HostGraph, TheRandomOrderIsNewAtEveryLaunchAndTheSeedsOwn) {
       stream->launch(*graph);
       all.push_back(order);
       EXPECT_EQ(order.size(), 8U);
-      for (std::size_t i = 0; i < order.size(); ++i)  // each stream in its own order
+      for (std::size_t i = 0; i < order.size(); ++i)  // each stream is in order
         for (std::size_t j = 0; j < i; ++j)
           EXPECT_TRUE(order[j] % 2 != order[i] % 2 || order[j] < order[i]);
     }

@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kWorld = 3;
 
-// A graph with collectives before and after its close(), behind which each rank counts. Requests
-// come at any moment: in every round all ranks have counted, or none has.
+// A graph with collectives before and after its close(), after which each rank counts. Requests
+// come at random times: in every round all ranks have counted, or none has.
 TEST(Interruption, EndsAReplayOnAllRanksOrOnNone) {
   constexpr int kRounds = 400;
   DeviceGroup group({.world = kWorld, .random_order_seed = 7});

@@ -27,7 +27,7 @@ TensorSpec spec(std::string name, std::int64_t bytes, Lifespan lifespan = Lifesp
   return {.name = std::move(name), .shape = {bytes}, .dtype = DType::kBytes, .lifespan = lifespan};
 }
 
-// Two streams of a device that only traces.
+// Two streams of a trace-only device.
 struct Tracing {
   HostDevice device{0, {.trace_only = true}};
   std::unique_ptr<Stream> one = device.make_stream(StreamPriority::kNormal);
@@ -86,7 +86,7 @@ TEST(PlanMemory, ASideStreamKeepsItsTensorsUntilItHasJoined) {
       t.one->zero(a);
       t.one->record(*t.event);
       t.two->wait(*t.event);
-      t.two->copy(out, a);  // before `b` in capture order, yet only ordered with it by the join
+      t.two->copy(out, a);  // before `b` in capture order, but not ordered with it
       t.two->record(*t.event);
       if (joined) t.one->wait(*t.event);
       t.one->zero(b);
@@ -154,7 +154,7 @@ TEST(CheckMemoryPlan, WhatStaysThroughASeriesIsTakenByNobodyInIt) {
     bad.offsets[other] = bad.offsets[0];
     EXPECT_NE(message_of<Error>([&] {
                 check_memory_plan(bad, t.arena, t.traces());
-              }).find("has taken bytes of it"),
+              }).find("has overwritten bytes of it"),
               std::string::npos)
         << other;
   }
@@ -264,7 +264,7 @@ GraphTrace random_step(std::uint64_t seed, const TraceArena& arena, int streams,
   for (std::size_t i = 0; i < trace.nodes.size(); ++i) {
     GraphTrace::Node& node = trace.nodes[i];
     for (int k = 0; k < 2; ++k) {
-      // Tensors come and go in about their order, as activations do.
+      // Tensors are used roughly in their order, like activations.
       const std::size_t window = writer.size() * i / trace.nodes.size();
       const std::size_t tensor = (window + random.bits(draw++) % 4) % writer.size();
       const Tensor& t = arena.tensors()[tensor];
@@ -280,7 +280,7 @@ GraphTrace random_step(std::uint64_t seed, const TraceArena& arena, int streams,
   return trace;
 }
 
-// Every use of the first tensor is before every use of the second, by brute force.
+// True if every use of the first tensor is before every use of the second, by brute force.
 bool all_before(const GraphTrace& graph, const Reachability& reach, const Tensor& first,
                 const Tensor& second) {
   const auto uses = [](const GraphTrace::Node& node, const Tensor& t) {
@@ -325,7 +325,7 @@ TEST(PlanMemory, OnRandomGraphsSharedBytesHaveOrderedUses) {
         apart += !ordered;
       }
   }
-  EXPECT_GT(shared, 500);  // the property is about something
+  EXPECT_GT(shared, 500);  // there are such pairs
   EXPECT_GT(apart, 500);
 }
 

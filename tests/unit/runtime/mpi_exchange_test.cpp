@@ -1,4 +1,5 @@
-// The MPI plug-in's source on a stand-in of MPI, whose processes are threads; and that stand-in.
+// The MPI plug-in's source on a stand-in for MPI, whose processes are threads; and tests of that
+// stand-in.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,9 +40,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr std::size_t kLongest = 1000;  // bytes of a message
+constexpr std::size_t kLongest = 1000;  // bytes per message
 
-// Calls body(process) on a thread of each process.
+// Calls body(process) on a thread per process.
 void on_every_process(MpiStandIn& mpi, int processes, const std::function<void(int)>& body) {
   std::vector<std::jthread> threads;
   threads.reserve(static_cast<std::size_t>(processes));
@@ -83,7 +84,7 @@ TEST(MpiExchange, CollectivesAreBitwiseThoseOfOneProcess) {
     }
 }
 
-// Sends `bytes` of them and receives as many from the other of two processes.
+// Sends `sent` bytes to the other of two processes, and receives `received` from it.
 void swap(ProcessExchange& exchange, int process, std::size_t sent, std::size_t received) {
   Bytes out(sent), in(received);
   for (std::size_t i = 0; i < sent; ++i)
@@ -119,7 +120,7 @@ TEST(MpiExchange, OtherSizesThanAreDueAreAnError) {
       } else {
         EXPECT_THAT(error,
                     HasSubstr(received == 100 ? "MPI: MPI_Testall: the stand-in's error 1"
-                                              : "MPI: process 1 sent 101 bytes where 102 are due"));
+                                              : "MPI: process 1 sent 101 bytes, expected 102"));
         EXPECT_THROW(exchange->exchange({}, {}), PeerFailed);
       }
     });
@@ -130,7 +131,7 @@ TEST(MpiExchange, OtherSizesThanAreDueAreAnError) {
 
 TEST(MpiExchange, AnAbortReleasesWhoWaitsAndWhoComesLater) {
   MpiStandIn mpi(2);
-  Bytes in(100);  // outlives the exchange, whose requests stay
+  Bytes in(100);  // outlives the exchange, whose requests stay pending
   on_every_process(mpi, 2, [&](int process) {
     const std::unique_ptr<ProcessExchange> exchange = make(process, 2);
     if (process == 1) return;
@@ -166,7 +167,7 @@ TEST(MpiExchange, ARankOfAGroupThatHasFailedWaitsNoLonger) {
     const RankProgress::Thread thread(progress, "a test");
     const std::array<ProcessExchange::Receive, 1> receives = {{{1, in}}};
     {
-      const RankProgress::Scope waiting(Activity::kPeers);  // as RemoteRanks does
+      const RankProgress::Scope waiting(Activity::kPeers);  // as in RemoteRanks
       EXPECT_THROW(exchange->exchange({}, receives), PeerFailed);
     }
     EXPECT_EQ(progress.view().activity, Activity::kWork);
@@ -201,9 +202,9 @@ TEST(MpiExchange, ProcessesThatMpirunDidNotStartAsSuchAreRefused) {
   };
   EXPECT_EQ(refused(0, 2), "no exception");
   EXPECT_EQ(refused(1, 2),
-            "to MPI this is process 0 of 2, but the run has it as 1 of 2: start all processes by "
+            "MPI numbers this process 0 of 2, the launch numbers it 1 of 2: start all processes by "
             "one mpirun");
-  EXPECT_THAT(refused(0, 3), HasSubstr("process 0 of 2, but the run has it as 0 of 3"));
+  EXPECT_THAT(refused(0, 3), HasSubstr("process 0 of 2, the launch numbers it 0 of 3"));
   MpiStandIn mpi(1);
   mpi.set_thread_level(MPI_THREAD_FUNNELED);
   const MpiStandIn::Thread thread(mpi, 0);
@@ -224,7 +225,7 @@ TEST(MpiExchange, StartsOnce) {
   MpiStandIn mpi(1);
   const MpiStandIn::Thread thread(mpi, 0);
   const std::unique_ptr<ProcessExchange> exchange = make(0, 1);
-  EXPECT_THAT(message_of<Error>([] { make(0, 1); }), HasSubstr("MPI starts once in a process"));
+  EXPECT_THAT(message_of<Error>([] { make(0, 1); }), HasSubstr("MPI can be initialised only once"));
 }
 
 void on_bus_error(int) {}
@@ -241,7 +242,7 @@ TEST(MpiExchange, SignalHandlersStayTheProgramsOwn) {
   EXPECT_EQ(after.sa_handler, &on_bus_error);
 }
 
-// One process that sends itself what it receives.
+// A process that sends to itself.
 class MpiStandInTest : public testing::Test {
  protected:
   void SetUp() override {

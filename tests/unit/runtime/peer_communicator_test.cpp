@@ -1,5 +1,5 @@
-// The peer communicator on the backend of tests/emulator, whose kernels run at once on the ranks'
-// threads. What every communicator promises is in tests/contract.
+// The peer communicator on the backend of tests/emulator, whose kernels run on the ranks' threads.
+// Requirements on all communicators are tested in tests/contract.
 
 #include <gtest/gtest.h>
 
@@ -34,8 +34,8 @@ GroupOptions on_peers(int world) {
 }
 GroupOptions on_host(int world) { return {.world = world}; }
 
-// Memory of a rank, filled at random: any bits for integers, moderate numbers for floats. The view
-// begins `skew` elements into it, and what surrounds it must not change.
+// Memory of a rank with random contents: any bits for integers, moderate numbers for floats. The
+// view begins `skew` elements into it, and the memory around it must not change.
 class Skewed {
  public:
   Skewed(RankContext& rank, DType dtype, std::int64_t size, std::int64_t skew, int seed)
@@ -67,7 +67,7 @@ class Skewed {
   [[nodiscard]] Tensor elements(std::int64_t begin, std::int64_t count) const {
     return tensor_.elements(begin, count);
   }
-  // Device memory of both backends is the host's.
+  // Device memory of both backends is host memory.
   void append_to(Bytes& out) const {
     out.insert(out.end(), buffer_->data(), buffer_->data() + buffer_->bytes());
   }
@@ -80,11 +80,11 @@ class Skewed {
 struct Case {
   int world;
   DType dtype;
-  std::int64_t size;  // of a segment
-  bool odd;           // addresses, different ones on every rank
+  std::int64_t size;  // elements of a segment
+  bool odd;           // unaligned addresses, different on every rank
 };
 
-// What every collective leaves in this rank's memory, bit by bit.
+// All results of every collective in this rank's memory, as bytes.
 Bytes results(RankContext& rank, const Case& c) {
   const int r = rank.rank;
   const std::int64_t whole = c.size * c.world;
@@ -145,7 +145,7 @@ std::vector<Bytes> results_of_all(const GroupOptions& options, const Case& c) {
   DeviceGroup group(options);
   group.run([&](RankContext& rank) {
     out[static_cast<std::size_t>(rank.rank)] = results(rank, c);
-    rank.barrier.arrive();  // a peer's memory stays until all are done
+    rank.barrier.arrive();  // memory stays until all ranks are done
   });
   return out;
 }
@@ -167,7 +167,7 @@ TEST(SimtPeerCommunicator, GivesTheBitsThatTheHostsGives) {
           expect_as_host({world, dtype, size, odd});
 }
 
-// Enough for several CTAs of every rank, with a last one that has less or nothing to do.
+// Enough elements for several CTAs per rank, the last of which has less or nothing to do.
 TEST(SimtPeerCommunicator, GivesTheSameBitsWithManyCtas) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const bool odd : {false, true})
@@ -175,8 +175,8 @@ TEST(SimtPeerCommunicator, GivesTheSameBitsWithManyCtas) {
   expect_as_host({8, DType::kBF16, 8751, true});
 }
 
-// Replays that each add something to what the last one left: one stale or early read changes all
-// that follows. Eager collectives in between go on with the same epochs.
+// Replays that each add to the results of the previous one, so that one stale or early read changes
+// all later results. Eager collectives in between continue with the same epochs.
 std::vector<Bytes> replays(const GroupOptions& options, int count) {
   std::vector<Bytes> out(static_cast<std::size_t>(options.world));
   DeviceGroup group(options);
@@ -222,7 +222,7 @@ TEST(SimtPeerCommunicator, ReplaysNeedNoHostAndGoOnWhereTheLastOneEnded) {
   }
 }
 
-// Ranks whose kernels run at times of their own, so that one is often a barrier ahead.
+// Kernels of ranks run at different times, so that one is often a barrier ahead.
 TEST(SimtPeerCommunicator, SlowRanksChangeNothing) {
   constexpr int kWorld = 3;
   const auto run = [&](const GroupOptions& options) {
@@ -250,7 +250,7 @@ TEST(SimtPeerCommunicator, SlowRanksChangeNothing) {
   EXPECT_EQ(run(on_peers(kWorld)), run(on_host(kWorld)));
 }
 
-// Sets how long ranks wait for each other, for groups that are made while it lives.
+// Sets the ranks' deadline for groups that are made while it exists.
 class Deadline : test::ScopedEnvironment {
  public:
   explicit Deadline(const char* ms) : ScopedEnvironment("MUO_PEER_DEADLINE_MS", ms) {}
@@ -264,7 +264,7 @@ void replay(Stream& stream, Graph& graph) {
   stream.synchronize();
 }
 
-// One rank throws where the others' kernels wait for it.
+// One rank throws while the others' kernels wait for it.
 void expect_release(std::int64_t size) {
   const auto start = Clock::now();
   std::atomic<int> released = 0;
@@ -283,9 +283,9 @@ void expect_release(std::int64_t size) {
       ++waiting;
       rank.comm.synchronize();
       const std::int64_t sent = rank.communicator.bytes_sent();
-      replay(rank.comm, *graph);  // leaves at once
+      replay(rank.comm, *graph);  // returns immediately
       const std::string own = message_of<PeerFailed>([&] { rank.communicator.check(); });
-      // It saw the abort word, or heard from the other one that did.
+      // It saw the abort word, or kLeft of the other rank that did.
       EXPECT_TRUE(own.find("a peer failed while rank") != std::string::npos ||
                   own.find("left all_reduce") != std::string::npos)
           << own;
@@ -304,11 +304,11 @@ void expect_release(std::int64_t size) {
 }
 
 TEST(SimtPeerCommunicator, ARankThatFailsReleasesTheKernelsThatWaitForIt) {
-  for (const std::int64_t size : {8, 100'000})  // one CTA, eight
+  for (const std::int64_t size : {8, 100'000})  // one CTA; eight CTAs
     expect_release(size);
 }
 
-// One rank neither comes nor fails; when the others have given up, it comes after all.
+// One rank neither arrives nor fails; it arrives after the others have timed out.
 TEST(SimtPeerCommunicator, ARankThatNeverComesIsNamedAfterTheDeadline) {
   const Deadline deadline("1000");
   const auto start = Clock::now();
@@ -322,12 +322,12 @@ TEST(SimtPeerCommunicator, ARankThatNeverComesIsNamedAfterTheDeadline) {
       replay(rank.comm, *graph);
       const auto gave_up = Clock::now();
       EXPECT_GE(gave_up - start, std::chrono::milliseconds(1000));
-      replay(rank.comm, *graph);  // leaves at once
+      replay(rank.comm, *graph);  // returns immediately
       EXPECT_LT(Clock::now() - gave_up, std::chrono::milliseconds(900));
       const std::string own = message_of<Error>([&] { rank.communicator.check(); });
       EXPECT_NE(own.find(concat("rank ", rank.rank,
                                 " waited 1000 ms in all_reduce with tag 7 for "
-                                "rank 2, which did not come")),
+                                "rank 2, which did not arrive")),
                 std::string::npos)
           << own;
       ++late;
@@ -343,7 +343,7 @@ TEST(SimtPeerCommunicator, ARankThatNeverComesIsNamedAfterTheDeadline) {
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
 }
 
-// The rank whose kernel gave up is stopped before it asks, as the others have seen it leave.
+// The rank whose kernel timed out is stopped before check(), as the others have seen it leave.
 TEST(SimtPeerCommunicator, TheDeadlineOfARankThatIsStoppedIsTheCauseAllTheSame) {
   const Deadline deadline("500");
   std::atomic<int> gone = 0;
@@ -358,7 +358,7 @@ TEST(SimtPeerCommunicator, TheDeadlineOfARankThatIsStoppedIsTheCauseAllTheSame) 
         ++gone;
         while (gone < 2)
           std::this_thread::yield();
-        throw PeerFailed("a peer failed");  // as a rank is stopped
+        throw PeerFailed("a peer failed");  // like a stopped rank
       }
       while (gone < 1)
         std::this_thread::yield();
@@ -417,7 +417,7 @@ TEST(SimtPeerCommunicator, AMispairedCollectiveIsAnErrorOnEveryRankBeforeItRuns)
       });
     });
     EXPECT_EQ(errors, kWorld);
-    return message.substr(message.find(": ") + 2);  // any rank is the first
+    return message.substr(message.find(": ") + 2);  // the first rank may be any
   };
   const std::string message = message_on(on_peers(kWorld));
   EXPECT_EQ(message, message_on(on_host(kWorld)));

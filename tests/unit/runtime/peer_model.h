@@ -2,18 +2,17 @@
 
 // An explicit-state model checker for the peer communicator's protocol.
 //
-// Agents are CTAs. Each runs a list of steps; what is explored is every order of the agents' steps
-// in a memory where
-// - a location has a history of values, and an agent knows a point of it: it may read any value
-//   from there on. A released signal carries what its writer knows; who acquires it knows that too.
-//   Whatever is relaxed carries nothing but itself.
-// - moves of data are issued, and carried out at any time until the next release of the agent, in
-//   any order that keeps its own reads and writes of a location in order.
-// - the lanes that signal and wait, one for each peer, run at once: none knows what another
-// acquires
-//   until all are through.
-// It is an error if a read might see several values or sees a wrong one, if a write might come
-// before or after another one, and if no agent can go on before all are done.
+// Agents are CTAs. Each runs a list of steps. The checker explores every order of the agents'
+// steps, with this memory model:
+// - A location has a history of values, and an agent has a position in it: it may read any value
+// from there on. A released signal carries its writer's positions, and its acquirer takes them
+// over. Relaxed accesses carry nothing but their value.
+// - Moves of data are issued, and carried out at any time until the agent's next release, in any
+// order that keeps its own reads and writes of a location in order.
+// - Lanes that signal and wait, one per peer, run concurrently: what one acquires is visible to the
+// others only after all have finished.
+// Errors are: a read that may see several values, or sees a wrong one; a write that may come before
+// or after another one; and a state in which no agent can continue, though some are not done.
 
 #include <algorithm>
 #include <cstdint>
@@ -30,15 +29,15 @@ struct Signal {
   enum class Kind : std::uint8_t { kSignal, kWait };
   Kind kind;
   std::uint8_t value;  // the epoch
-  bool ordered;        // a release, an acquire
+  bool ordered;        // as a release or an acquire
 };
 
 struct Step {
   enum class Kind : std::uint8_t {
-    kMove,   // to = constant + sum of from; issued
-    kCheck,  // `to` holds the constant
+    kMove,   // issues to = constant + sum of from
+    kCheck,  // checks that `to` is the constant
     kLanes,  // signals to and waits for every peer CTA, each lane in this order
-    kJoin,   // a kernel's border: all agents of the rank are here, with nothing outstanding
+    kJoin,   // end of a kernel: all agents of the rank are here, without outstanding moves
   };
   Kind kind;
   std::uint8_t to = 0;
@@ -57,7 +56,7 @@ struct Agent {
 struct Verdict {
   std::string error;  // empty: none
   std::int64_t states = 0;
-  std::int64_t cut = 0;  // orders not looked at further: more than kMostHistory values of a flag
+  std::int64_t cut = 0;  // orders not explored further: more than kMaxHistory values of a flag
 };
 
 namespace peer_model {
@@ -71,18 +70,18 @@ class Explorer {
         fingerprint_(agents.size(), agents[0].writes.size(), static_cast<std::size_t>(places),
                      static_cast<std::size_t>(first_flag)) {
     MUO_CHECK(
-        agents.size() <= kMostAgents && places <= kMostPlaces && places - first_flag <= kMostFlags,
+        agents.size() <= kMaxAgents && places <= kMaxPlaces && places - first_flag <= kMaxFlags,
         "a model that is too large");
     for (const Agent& agent : agents)
       MUO_CHECK(agent.steps.size() < 256, "too many steps");
   }
 
-  Verdict run(std::int64_t most_states) {
+  Verdict run(std::int64_t max_states) {
     push({});
     while (!stack_.empty() && error_.empty()) {
       const State state = stack_.back();
       stack_.pop_back();
-      if (++states_ > most_states) error_ = "too many states";
+      if (++states_ > max_states) error_ = "too many states";
       if (steps_alone(state)) continue;
       const std::size_t before = moved_;
       for (std::size_t a = 0; a < agents_.size() && error_.empty(); ++a)
@@ -93,8 +92,9 @@ class Explorer {
   }
 
  private:
-  // A step that commutes with all that others can do now or later is taken alone, at once: issuing,
-  // a border, and a signal, as a flag's older values stay readable and nobody acts on its absence.
+  // Steps that commute with all current and later steps of others are taken immediately, without
+  // alternatives: issuing, the end of a kernel, and a signal, as older values of a flag stay
+  // readable and no agent acts on its absence.
   bool steps_alone(const State& state) {
     for (std::size_t a = 0; a < agents_.size(); ++a) {
       const AgentState& mine = state.agents[a];
@@ -142,7 +142,7 @@ class Explorer {
         break;
       }
       case Step::Kind::kLanes: {
-        // In the order of the lanes: until all are through, nobody sees what one has acquired.
+        // In the order of lanes: a lane's acquisitions are not visible until all have finished.
         std::size_t lane = 0;
         while (mine.lanes[lane] == step.signals.size())
           ++lane;
@@ -152,7 +152,7 @@ class Explorer {
     }
   }
 
-  // Several moves in a row are issued at once: nothing that others see lies between.
+  // Several moves in a row are issued together: no state in between is visible to others.
   void issue(const State& state, std::size_t a) {
     State next = state;
     AgentState& mine = next.agents[a];
@@ -162,7 +162,7 @@ class Explorer {
     push(next);
   }
 
-  // Whether an earlier outstanding move of this agent touches a place of this one.
+  // True if an earlier outstanding move of this agent accesses a place of this one.
   [[nodiscard]] bool follows_outstanding(std::size_t a, const AgentState& mine,
                                          std::uint8_t index) const {
     const std::vector<Step>& steps = agents_[a].steps;
@@ -195,7 +195,7 @@ class Explorer {
       error_ = concat("two writes to place ", int{place}, " may come in either order");
       return false;
     }
-    if (history.size == kMostHistory) {
+    if (history.size == kMaxHistory) {
       ++cut_;
       ++moved_;
       return false;
@@ -292,13 +292,14 @@ class Explorer {
     return true;
   }
 
-  // Forgets what nobody can read any more, so that states that differ in the past alone are one.
+  // Removes values that can no longer be read, so that states that differ only in the past are
+  // equal.
   void normalise(State& state) const {
     for (std::size_t place = 0; place < static_cast<std::size_t>(places_); ++place) {
-      std::uint8_t oldest = kMostHistory;
+      std::uint8_t oldest = kMaxHistory;
       for (std::size_t a = 0; a < agents_.size(); ++a)
         oldest = std::min(oldest, state.agents[a].knows[place]);
-      // Of a flag, only its reader ever reads.
+      // A flag is read by its reader only.
       if (place >= static_cast<std::size_t>(first_flag_)) oldest = known_to_reader(state, place);
       if (oldest == 0) continue;
       const auto forget = [oldest](auto& array) {
@@ -351,11 +352,11 @@ class Explorer {
 
 }  // namespace peer_model
 
-// Places hold 0 at first. Those from `first_flag` on are flags. Gives up, as an error, beyond
-// `most_states`.
+// Places are 0 at first. Those from `first_flag` on are flags. Returns an error beyond
+// `max_states`.
 inline Verdict explore(const std::vector<Agent>& agents, int places, int first_flag,
-                       std::int64_t most_states) {
-  return peer_model::Explorer(agents, places, first_flag).run(most_states);
+                       std::int64_t max_states) {
+  return peer_model::Explorer(agents, places, first_flag).run(max_states);
 }
 
 }  // namespace muo::test

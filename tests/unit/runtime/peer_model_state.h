@@ -1,6 +1,6 @@
 #pragma once
 
-// The state of the protocol's model (peer_model.h).
+// State of the protocol's model (peer_model.h).
 
 #include <algorithm>
 #include <array>
@@ -10,33 +10,33 @@
 
 namespace muo::test {
 
-inline constexpr int kMostAgents = 4;
-inline constexpr int kMostPlaces = 40;  // data and flags
-inline constexpr int kMostFlags = 8;
-inline constexpr int kMostHistory = 4;  // values of a place that somebody may still read
+inline constexpr int kMaxAgents = 4;
+inline constexpr int kMaxPlaces = 40;  // data and flags
+inline constexpr int kMaxFlags = 8;
+inline constexpr int kMaxHistory = 4;  // values of a place that may still be read
 
 namespace peer_model {
 
-using View = std::array<std::uint8_t, kMostPlaces>;  // by place: the oldest value that may be read
+using View = std::array<std::uint8_t, kMaxPlaces>;  // by place: oldest value that may be read
 
 struct History {
   std::uint8_t size = 1;
-  std::array<std::uint8_t, kMostHistory> values{};
+  std::array<std::uint8_t, kMaxHistory> values{};
 };
 
 struct AgentState {
   std::uint8_t step = 0;
   std::uint8_t outstanding_count = 0;
-  std::array<std::uint8_t, 8> outstanding{};      // steps whose moves were issued
-  std::array<std::uint8_t, kMostAgents> lanes{};  // how far each lane is in this step's signals
+  std::array<std::uint8_t, 8> outstanding{};     // steps whose moves were issued
+  std::array<std::uint8_t, kMaxAgents> lanes{};  // progress of each lane in this step's signals
   View knows{};
-  View acquired{};  // by lanes of this step, not yet known to the others
+  View acquired{};  // by lanes of this step, not yet visible to the others
 };
 
 struct State {
-  std::array<AgentState, kMostAgents> agents{};
-  std::array<History, kMostPlaces> places{};
-  std::array<std::array<View, kMostHistory>, kMostFlags> carried{};  // by the values of a flag
+  std::array<AgentState, kMaxAgents> agents{};
+  std::array<History, kMaxPlaces> places{};
+  std::array<std::array<View, kMaxHistory>, kMaxFlags> carried{};  // by value of a flag
 };
 
 inline void join(View& to, const View& from) {
@@ -44,7 +44,7 @@ inline void join(View& to, const View& from) {
     to[i] = std::max(to[i], from[i]);
 }
 
-// 128 bits: that two of some million states share one is out of the question.
+// 128 bits: a collision among millions of states is practically impossible.
 struct Fingerprint {
   std::uint64_t a = 0x9E3779B97F4A7C15U, b = 0xC2B2AE3D27D4EB4FU;
   bool operator==(const Fingerprint&) const = default;
@@ -53,7 +53,7 @@ struct FingerprintHash {
   std::size_t operator()(const Fingerprint& f) const { return f.a; }
 };
 
-// Of the parts of a state that are in use.
+// Fingerprints the used parts of a state.
 class Fingerprinter {
  public:
   Fingerprinter(std::size_t agents, std::size_t lanes, std::size_t places, std::size_t first_flag)

@@ -1,6 +1,5 @@
-// The peer communicator's protocol, in every order in which its steps can happen. The steps are not
-// written down here: they are what take_part() does, and where data goes is what share_work() says,
-// which are the kernel's own.
+// The peer communicator's protocol in every possible order of its steps. The steps are obtained by
+// running the kernel's own code: take_part(), and share_work() for the data.
 
 #include "runtime/comm/peer_protocol.h"
 
@@ -16,7 +15,7 @@ using test::Agent;
 using test::Step;
 using test::Verdict;
 
-// What may be left out or weakened, at which barrier.
+// Faults to plant: what is omitted or weakened, and at which barrier.
 enum class Barrier : std::uint8_t { kNone, kEntry, kMiddle, kExit };
 struct Planted {
   const char* name = "nothing";
@@ -26,25 +25,25 @@ struct Planted {
   bool same_epochs = false;
 };
 
-// A place is a block of 16 elements, the unit of slices and shares. Every rank has `x`, `y` and `z`
-// of a block for each CTA of each rank.
+// A place is a block of 16 elements, the unit of slices and shares. Every rank has vectors `x`, `y`
+// and `z` with one block per CTA of each rank.
 constexpr std::int64_t kBlock = 16;
 
 struct Model {
   int world;
   int ctas;
 
-  [[nodiscard]] int blocks() const { return world * ctas; }  // of a vector
+  [[nodiscard]] int blocks() const { return world * ctas; }  // per vector
   [[nodiscard]] int place(int rank, int vector, int block) const {
     return (rank * 3 + vector) * blocks() + block;
   }
   [[nodiscard]] int first_flag() const { return world * 3 * blocks(); }
-  // Written by CTA c of `from`, read by CTA c of `to`.
+  // Flag written by CTA c of `from`, read by CTA c of `to`.
   [[nodiscard]] int flag(int from, int to, int c) const {
     return first_flag() + (from * (world - 1) + (to > from ? to - 1 : to)) * ctas + c;
   }
   [[nodiscard]] int places() const { return first_flag() + world * (world - 1) * ctas; }
-  // Nobody reads or writes it; only who would does matter.
+  // Never accessed; only its address is used.
   [[nodiscard]] Tensor tensor(int rank, int vector) const {
     return {memory + std::ptrdiff_t{place(rank, vector, 0)} * kBlockBytes,
             {blocks() * kBlock},
@@ -56,10 +55,10 @@ struct Model {
   }
 
   static constexpr std::ptrdiff_t kBlockBytes = kBlock * 4;
-  static inline std::byte memory[test::kMostPlaces * kBlockBytes];
+  static inline std::byte memory[test::kMaxPlaces * kBlockBytes];
 };
 
-// One of the collectives, with the CTAs that it has.
+// A collective, with its number of CTAs.
 struct Call {
   CollectiveKind kind;
   int ctas;
@@ -97,7 +96,7 @@ std::vector<Collective> posts(const Model& model, CollectiveKind kind) {
   return out;
 }
 
-// Plays a CTA to take_part() and writes down what it is told to do.
+// Implements the CTA interface of take_part(), and records the steps.
 class Recorder {
  public:
   Recorder(const peer::Work& work, int c, peer::Epoch& epoch, const Planted& planted,
@@ -148,7 +147,7 @@ class Recorder {
   [[nodiscard]] Barrier at() const {
     return barrier_ == 1 ? Barrier::kEntry : copied_ ? Barrier::kExit : Barrier::kMiddle;
   }
-  std::vector<test::Signal>& lanes() {  // what a lane does until all meet again is one step
+  std::vector<test::Signal>& lanes() {  // signals and waits until the next sync are one step
     if (!together_) steps_.push_back({.kind = Step::Kind::kLanes});
     together_ = true;
     return steps_.back().signals;
@@ -168,8 +167,7 @@ class Recorder {
   bool together_ = false;
 };
 
-// Ranks that write their inputs, run the calls and look at the outputs, again and again, as replays
-// of a graph do.
+// Ranks that write inputs, run the calls and check outputs, repeatedly, like replays of a graph.
 class Program {
  public:
   Program(const Model& model, const Planted& planted)
@@ -206,8 +204,8 @@ class Program {
         }
   }
 
-  [[nodiscard]] Verdict explore(std::int64_t most_states) const {
-    return test::explore(agents_, model_.places(), model_.first_flag(), most_states);
+  [[nodiscard]] Verdict explore(std::int64_t max_states) const {
+    return test::explore(agents_, model_.places(), model_.first_flag(), max_states);
   }
 
  private:
@@ -226,7 +224,7 @@ class Program {
     for (Agent& one : agents_)
       one.steps.push_back({.kind = Step::Kind::kJoin});
   }
-  void carry_out(const Step& step) {  // one after another, which is what should come out
+  void carry_out(const Step& step) {  // sequentially: the expected result
     auto sum = step.constant;
     for (const std::uint8_t from : step.from)
       sum = static_cast<std::uint8_t>(sum + values_[from]);
@@ -264,14 +262,14 @@ class Program {
   std::uint8_t fresh_ = 0;
 };
 
-constexpr std::int64_t kMostStates = 20'000'000;
+constexpr std::int64_t kMaxStates = 20'000'000;
 
 Verdict check(const Model& model, const std::vector<Call>& calls, int replays,
               const Planted& planted = {}) {
   Program program(model, planted);
   for (int i = 0; i < replays; ++i)
     program.replay(calls);
-  return program.explore(kMostStates);
+  return program.explore(kMaxStates);
 }
 
 void expect_safe(const Model& model, const std::vector<Call>& calls, int replays) {
@@ -299,14 +297,14 @@ TEST(PeerProtocol, IsSafeForThreeRanks) {
     expect_safe({3, 1}, {call}, 3);
 }
 
-// A grid of two, then one of one: what a CTA reads is what another CTA of the peer wrote.
+// A grid of two, then one of one: a CTA reads what another CTA of the peer wrote.
 TEST(PeerProtocol, IsSafeForTwoRanksOfTwoCtas) {
   std::vector<Call> calls = kAll;
   calls[0].ctas = calls[3].ctas = 2;
   expect_safe({2, 2}, calls, 3);
 }
 
-// What the model is worth: each of these is a bug, and it is found.
+// Sensitivity of the model: each of these is a bug, and must be found.
 TEST(PeerProtocol, EveryPlantedBugIsFound) {
   using enum Barrier;
   const Planted planted[] = {

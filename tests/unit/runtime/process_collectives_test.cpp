@@ -78,7 +78,7 @@ TEST(ProcessCollectives, AreBitwiseThoseOfOneProcess) {
       }
 }
 
-// What the test above relies on to find a sum in another order.
+// The test above relies on this to detect a different order of sums.
 TEST(ProcessCollectives, OfTheseInputsAnotherOrderHasOtherSums) {
   const auto sum = [](const std::vector<int>& ranks) {
     std::vector<float> out(1031);
@@ -91,7 +91,7 @@ TEST(ProcessCollectives, OfTheseInputsAnotherOrderHasOtherSums) {
 }
 
 TEST(ProcessCollectives, EachProcessIsSentWhatItsRanksNeed) {
-  constexpr std::size_t kBytes = 4 * sizeof(float);  // of the whole, of four ranks
+  constexpr std::size_t kBytes = 4 * sizeof(float);  // of the whole vector, for four ranks
   using Enqueue = void (*)(RankContext&, const Tensor&, const Tensor&);
   struct Case {
     const char* name;
@@ -133,7 +133,7 @@ TEST(ProcessCollectives, EachProcessIsSentWhatItsRanksNeed) {
   const auto sent = [](const SplitWorld& world) {
     return std::pair(world.exchange().sent(0, 1), world.exchange().sent(1, 0));
   };
-  SplitWorld idle({3, 1});  // of a collective without values: what every one costs
+  SplitWorld idle({3, 1});  // an empty collective: the overhead of each
   idle.run([](RankContext& rank) {
     const HostTensor none({0});
     rank.communicator.all_reduce(rank.comm, 1, none, none);
@@ -149,14 +149,14 @@ TEST(ProcessCollectives, EachProcessIsSentWhatItsRanksNeed) {
   }
 }
 
-// Rank `odd` enters another collective than the others; what each rank says.
+// Rank `odd` enters another collective than the others. Returns the ranks' messages.
 std::multiset<std::string> errors_of(const Split& split, int odd, bool counts_differ) {
   std::multiset<std::string> errors;
   std::mutex mutex;
   const auto body = [&](RankContext& rank) {
     const bool differs = rank.rank == odd;
     const std::string error = message_of<Error>([&] {
-      if (counts_differ) {  // of others, with the same sum
+      if (counts_differ) {  // of other ranks, with the same sum
         const std::vector<std::int64_t> counts = differs ? std::vector<std::int64_t>{3, 3, 4, 2, 3}
                                                          : std::vector<std::int64_t>{3, 3, 3, 3, 3};
         const HostTensor full({15});
@@ -196,7 +196,7 @@ TEST(ProcessCollectives, OnlyTheRootOfAReduceNeedsToKnowWhatItIsReducedInto) {
     rank.communicator.reduce(rank.comm, 1, rank.rank == 1 ? wide.tensor() : Tensor{}, in, 1);
     rank.comm.synchronize();
     if (rank.rank == 1) {
-      EXPECT_THAT(wide.values(), testing::ElementsAre(6, 257));  // which bf16 has not
+      EXPECT_THAT(wide.values(), testing::ElementsAre(6, 257));  // 257 is not representable in bf16
     }
   });
 }

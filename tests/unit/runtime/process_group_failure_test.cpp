@@ -48,7 +48,7 @@ TEST(ProcessGroupFailure, ReachesAllWithItsCauseAndItsExitCode) {
           ++told;
         });
         if (group.process() == failing) group.fail("step 7: \"loss\" is\nnot finite", code);
-        const std::string outcome = outcome_of([&] { group.meet(kRun, "a meeting"); });
+        const std::string outcome = outcome_of([&] { group.barrier(kRun, "a meeting"); });
         while (told < 2)
           std::this_thread::yield();
         throw Error(outcome);
@@ -70,12 +70,12 @@ TEST(ProcessGroupFailure, TheFirstOneOfTheWorldCounts) {
       group.on_failure({});
       group.fail("the second", 2);
     }
-    group.meet(kRun, "a meeting");
+    group.barrier(kRun, "a meeting");
   });
   EXPECT_THAT(outcomes, Each("PeerFailed: the first"));
 }
 
-// Only the first to reach process 0 counts: the two processes that it is not of receive it.
+// Only the first failure that reaches process 0 counts: the two other processes receive it.
 TEST(ProcessGroupFailure, OfTwoAtOnceAllEndWithTheSame) {
   for (int round = 0; round < 10 && !HasFailure(); ++round) {
     std::atomic<int> received = 0;
@@ -83,7 +83,7 @@ TEST(ProcessGroupFailure, OfTwoAtOnceAllEndWithTheSame) {
       group.on_failure([&](const std::string&, int) { ++received; });
       group.fail(concat("failure of ", group.process()), 3);
       EXPECT_TRUE(eventually([&] { return received >= 2; }));
-      group.meet(kRun, "a meeting");
+      group.barrier(kRun, "a meeting");
     });
     EXPECT_THAT(outcomes, Each(outcomes[0]));
     EXPECT_THAT(outcomes[0], StartsWith("PeerFailed: failure of "));
@@ -95,9 +95,9 @@ TEST(ProcessGroupFailure, IsToldAtOnceToWhoAsksLaterAndNotToWhoDoesNotAnyMore) {
   const auto outcomes = run_world(2, [&](ProcessGroup& group) {
     group.on_failure([&](const std::string&, int) { ++not_to_tell; });
     group.on_failure({});
-    group.meet(kRun, "nobody is to be told");
+    group.barrier(kRun, "nobody is to be told");
     if (group.is_first()) group.fail("a cause", 3);
-    EXPECT_THAT(outcome_of([&] { group.meet(kRun, "a meeting"); }), "PeerFailed: a cause");
+    EXPECT_THAT(outcome_of([&] { group.barrier(kRun, "a meeting"); }), "PeerFailed: a cause");
     group.on_failure([&](const std::string& cause, int) {
       EXPECT_EQ(cause, "a cause");
       ++told;
@@ -114,15 +114,15 @@ TEST(ProcessGroupFailure, WhoIsToldMayTakeItsTime) {
   const int port = free_port();
   std::vector<ProcessGroupOptions> options = options_of_all(3, port);
   for (ProcessGroupOptions& option : options)
-    option.silence = milliseconds(400);
+    option.heartbeat_timeout = milliseconds(400);
   const auto outcomes = run_groups(options, [&](ProcessGroup& group) {
     group.on_failure([&](const std::string&, int) {
       if (group.is_first()) std::this_thread::sleep_for(milliseconds(600));
     });
     if (group.process() == 1) group.fail("a cause", 3);
-    EXPECT_THAT(outcome_of([&] { group.meet(kRun, "a meeting"); }), "PeerFailed: a cause");
+    EXPECT_THAT(outcome_of([&] { group.barrier(kRun, "a meeting"); }), "PeerFailed: a cause");
     group.on_failure({});
-    group.meet(kRun, "a meeting");
+    group.barrier(kRun, "a meeting");
   });
   EXPECT_THAT(outcomes, Each("PeerFailed: a cause"));
 }
@@ -130,9 +130,9 @@ TEST(ProcessGroupFailure, WhoIsToldMayTakeItsTime) {
 TEST(ProcessGroupFailure, AProcessThatGoesWithoutLeavingIsNamed) {
   for (const int gone : {0, 1}) {
     const auto outcomes = run_world(3, [&](ProcessGroup& group) {
-      group.meet(kRun, "a meeting");
+      group.barrier(kRun, "a meeting");
       if (group.process() == gone) return;
-      group.meet(kRun, "another");
+      group.barrier(kRun, "another");
     });
     for (std::size_t process = 0; process < outcomes.size(); ++process)
       EXPECT_THAT(
@@ -149,19 +149,19 @@ TEST(ProcessGroupFailure, ACauseIsSentBeforeItsProcessEndsEvenBehindALargeMessag
     std::string large(std::size_t{8} << 20, 'x');
     const auto outcomes = run_world(2, [&](ProcessGroup& group) {
       if (failing == 0) {
-        static_cast<void>(group.from_first(kRun, "a value", [&] { return large; }));
+        static_cast<void>(group.broadcast(kRun, "a value", [&] { return large; }));
       } else {
-        static_cast<void>(group.to_first(kRun, "values", large));
+        static_cast<void>(group.gather(kRun, "values", large));
       }
       if (group.process() == failing) return group.fail("a cause", 3);
-      group.meet(kRun, "another");
+      group.barrier(kRun, "another");
     });
     EXPECT_EQ(outcomes[static_cast<std::size_t>(failing)], "");
     EXPECT_EQ(outcomes[static_cast<std::size_t>(1 - failing)], "PeerFailed: a cause");
   }
 }
 
-// All at once: what a process says, and that it has ended.
+// The failure message and the end of the process arrive together.
 TEST(ProcessGroupFailure, ACauseCountsAlsoIfItsProcessHasEndedBeforeItIsRead) {
   for (const int failing : {0, 1}) {
     const int port = free_port();
@@ -171,15 +171,15 @@ TEST(ProcessGroupFailure, ACauseCountsAlsoIfItsProcessHasEndedBeforeItIsRead) {
     char byte = 0;
     ChildProcess fails([&] {
       ProcessGroup group(options_of(failing, 2, port));
-      group.meet(kRun, "a meeting");
+      group.barrier(kRun, "a meeting");
       MUO_CHECK(::write(met[1], &byte, 1) == 1 && ::read(go[0], &byte, 1) == 1);
       group.fail("a cause", 3);
       ::_exit(0);
     });
     ChildProcess other([&] {
       ProcessGroup group(options_of(1 - failing, 2, port));
-      group.meet(kRun, "a meeting");
-      MUO_CHECK(message_of<PeerFailed>([&] { group.meet(kRun, "another"); }) == "a cause");
+      group.barrier(kRun, "a meeting");
+      MUO_CHECK(message_of<PeerFailed>([&] { group.barrier(kRun, "another"); }) == "a cause");
     });
     EXPECT_EQ(::read(met[0], &byte, 1), 1);
     other.stop();
@@ -197,14 +197,14 @@ TEST(ProcessGroupFailure, AProcessThatIsKilledIsNamed) {
     const int port = free_port();
     ChildProcess child([&] {
       ProcessGroup group(options_of(killed, 2, port));
-      group.meet(kRun, "a meeting");
-      group.meet(kRun, "one that the other does not come to");
+      group.barrier(kRun, "a meeting");
+      group.barrier(kRun, "one that the other does not come to");
     });
     ProcessGroup group(options_of(1 - killed, 2, port));
-    group.meet(kRun, "a meeting");
+    group.barrier(kRun, "a meeting");
     const pid_t pid = child.pid();
     child.end_by(SIGKILL);
-    EXPECT_THAT(outcome_of([&] { group.meet(kSaves, "another"); }),
+    EXPECT_THAT(outcome_of([&] { group.barrier(kSaves, "another"); }),
                 AllOf(StartsWith(concat("PeerFailed: process ", killed, " (rank ", killed)),
                       HasSubstr(concat("pid ", pid, ") has ended"))));
   }
@@ -214,17 +214,17 @@ TEST(ProcessGroupFailure, AProcessThatIsSilentIsNamed) {
   const int port = free_port();
   ChildProcess child([&] {
     ProcessGroup group(options_of(1, 3, port));
-    group.meet(kRun, "a meeting");
-    group.meet(kRun, "one that the others do not come to");
+    group.barrier(kRun, "a meeting");
+    group.barrier(kRun, "one that the others do not come to");
   });
   std::vector<ProcessGroupOptions> options = {options_of(0, 3, port), options_of(2, 3, port)};
-  options[0].silence = milliseconds(500);
+  options[0].heartbeat_timeout = milliseconds(500);
   const auto outcomes = run_groups(options, [&](ProcessGroup& group) {
-    group.meet(kRun, "a meeting");
+    group.barrier(kRun, "a meeting");
     if (group.is_first()) child.stop();
-    group.meet(kSaves, "another");
+    group.barrier(kSaves, "another");
   });
-  EXPECT_THAT(outcomes, Each(AllOf(StartsWith("PeerFailed: no sign of life from process 1 (rank 1"),
+  EXPECT_THAT(outcomes, Each(AllOf(StartsWith("PeerFailed: no heartbeat from process 1 (rank 1"),
                                    HasSubstr(concat("pid ", child.pid(), ") for 0.5 s")))));
 }
 
@@ -235,10 +235,10 @@ TEST(ProcessGroupFailure, TimeInWhichTheProcessesAreStoppedIsNoSilence) {
   const auto run = [&](int process) {
     return [&, process] {
       ProcessGroupOptions options = options_of(process, 2, port);
-      options.silence = milliseconds(400);
+      options.heartbeat_timeout = milliseconds(400);
       ProcessGroup group(options);
       const auto make = [&] { return ++meetings, over ? "yes" : "no"; };
-      while (group.from_first(kRun, "whether it is over", make) == "no") {
+      while (group.broadcast(kRun, "whether it is over", make) == "no") {
       }
       group.leave();
     };
@@ -246,7 +246,8 @@ TEST(ProcessGroupFailure, TimeInWhichTheProcessesAreStoppedIsNoSilence) {
   ChildProcess first(run(0)), second(run(1));
   EXPECT_TRUE(eventually([&] { return meetings > 0; }));
   first.stop();
-  std::this_thread::sleep_for(milliseconds(60));  // the second reads all that the first has sent
+  // The second one reads everything that the first has sent.
+  std::this_thread::sleep_for(milliseconds(60));
   second.stop();
   std::this_thread::sleep_for(milliseconds(600));
   second.go_on();
@@ -262,13 +263,13 @@ TEST(ProcessGroupFailure, AStoppedProcessThatIsSentMuchKeepsTheOthersFromNothing
   std::string large(std::size_t{8} << 20, 'x');
   ChildProcess child([&] {
     ProcessGroup group(options_of(1, 3, port));
-    const std::string value = group.from_first(kRun, "a value", [] { return ""; });
+    const std::string value = group.broadcast(kRun, "a value", [] { return ""; });
     MUO_CHECK(value == large);
     group.leave();
   });
   const auto outcomes =
       run_groups({options_of(0, 3, port), options_of(2, 3, port)}, [&](ProcessGroup& group) {
-        EXPECT_TRUE(group.from_first(kRun, "a value", [&] {
+        EXPECT_TRUE(group.broadcast(kRun, "a value", [&] {
           child.stop();
           return large;
         }) == large);
@@ -284,10 +285,10 @@ TEST(ProcessGroupFailure, WhoSendsWithoutEndIsRefused) {
   const auto outcomes = run_world(2, [&](ProcessGroup& group) {
     if (group.is_first()) {
       for (;;)
-        group.meet(kSaves, "another meeting");
+        group.barrier(kSaves, "another meeting");
     } else {
       for (;;)
-        static_cast<void>(group.to_first(kRun, "values", part));
+        static_cast<void>(group.gather(kRun, "values", part));
     }
   });
   EXPECT_THAT(outcomes, ElementsAre(AllOf(StartsWith("PeerFailed: process 1 (rank 1, on "),

@@ -46,7 +46,7 @@ std::vector<GroupFrame> frames_until_the_end(FrameConnection& connection) {
   return frames;
 }
 
-// Process 0's answers to a hello, until it ends the connection.
+// Process 0's answers to a hello, until it closes the connection.
 std::vector<GroupFrame> answers_to(int port, const std::string& payload,
                                    const std::string& secret = test::kSecret) {
   FrameConnection connection = joining(connect_to_port(port), secret);
@@ -72,9 +72,9 @@ TEST(ProcessGroupStrangers, AreTurnedAwayAndKeepNobodyWaiting) {
   const auto outcomes =
       run_groups({options_of(0, 3, port), options_of(1, 3, port), options_of(2, 3, port)},
                  [&](ProcessGroup& group) {
-                   group.meet(kRun, "a meeting");
+                   group.barrier(kRun, "a meeting");
                    if (group.process() == 1) strangers();
-                   group.meet(kRun, "another");
+                   group.barrier(kRun, "another");
                    group.leave();
                  });
   EXPECT_THAT(outcomes, Each(IsEmpty()));
@@ -97,7 +97,7 @@ TEST(ProcessGroupStrangers, AreTurnedAwayAndKeepNobodyWaiting) {
 TEST(ProcessGroupStrangers, ThatSayNothingAreNotKept) {
   const int port = free_port();
   ProcessGroupOptions first = options_of(0, 2, port);
-  first.silence = milliseconds(300);
+  first.heartbeat_timeout = milliseconds(300);
   const auto outcomes = run_groups({first, options_of(1, 2, port)}, [&](ProcessGroup& group) {
     if (!group.is_first()) {
       const FileDescriptor socket = connect_to_port(port);
@@ -113,7 +113,7 @@ TEST(ProcessGroupStrangers, ThatSayNothingAreNotKept) {
   EXPECT_THAT(outcomes, Each(IsEmpty()));
 }
 
-// Whoever listens in place of process 0 hears 40 bytes of the handshake and its proof.
+// A program that listens in place of process 0 receives 40 bytes of the handshake, and the proof.
 TEST(ProcessGroupStrangers, WhoListenFirstHearNothingOfAProcess) {
   const int port = free_port();
   auto listening = std::make_unique<ListeningSockets>(listen_at("127.0.0.1", port));
@@ -129,24 +129,24 @@ TEST(ProcessGroupStrangers, WhoListenFirstHearNothingOfAProcess) {
     return come;
   };
   int error = 0;
-  FileDescriptor comer;
-  while (!comer)
-    comer = accept_from(listening->sockets.front(), error);
-  EXPECT_EQ(receive(comer).size(), Handshake::kNameBytes + Handshake::kNonceBytes);
+  FileDescriptor joiner;
+  while (!joiner)
+    joiner = accept_from(listening->sockets.front(), error);
+  EXPECT_EQ(receive(joiner).size(), Handshake::kNameBytes + Handshake::kNonceBytes);
   const std::string nonce(Handshake::kNonceBytes, 'n');
-  EXPECT_EQ(::send(comer.number(), nonce.data(), nonce.size(), MSG_NOSIGNAL), std::ssize(nonce));
-  const std::string proof = receive(comer);
+  EXPECT_EQ(::send(joiner.number(), nonce.data(), nonce.size(), MSG_NOSIGNAL), std::ssize(nonce));
+  const std::string proof = receive(joiner);
   EXPECT_EQ(proof.size(), Handshake::kProofBytes);
-  EXPECT_EQ(::send(comer.number(), proof.data(), proof.size(), MSG_NOSIGNAL), std::ssize(proof));
-  EXPECT_EQ(receive(comer), "");  // it goes
+  EXPECT_EQ(::send(joiner.number(), proof.data(), proof.size(), MSG_NOSIGNAL), std::ssize(proof));
+  EXPECT_EQ(receive(joiner), "");  // it closes the connection
   listening.reset();
-  comer = FileDescriptor();
+  joiner = FileDescriptor();
   EXPECT_EQ(outcome_of([&] { ProcessGroup(options_of(0, 2, port)).leave(); }), "");
   joins.join();
   EXPECT_EQ(outcome, "");
 }
 
-// A relay between process 1 and process 0, which repeats what it has passed on last.
+// A relay between process 1 and process 0, which repeats the last message that it relayed.
 TEST(ProcessGroupStrangers, WhoRelayCanSayNothingOfTheirOwn) {
   const int port = free_port(), relay_port = free_port();
   const ListeningSockets listening = listen_at("127.0.0.1", relay_port);
@@ -171,32 +171,33 @@ TEST(ProcessGroupStrangers, WhoRelayCanSayNothingOfTheirOwn) {
   });
   std::vector<ProcessGroupOptions> options = options_of_all(2, port);
   options[1].port = relay_port;
-  options[1].silence = std::chrono::seconds(1);  // the relay does not end
+  options[1].heartbeat_timeout = std::chrono::seconds(1);  // the relay does not end
   const auto outcomes = run_groups(options, [&](ProcessGroup& group) {
-    group.meet(kRun, "a meeting");
+    group.barrier(kRun, "a meeting");
     if (!group.is_first()) repeats = true;
-    group.meet(kRun, "another");
+    group.barrier(kRun, "another");
     for (;;)
-      group.meet(kRun, "one that goes on");
+      group.barrier(kRun, "one that goes on");
   });
   EXPECT_THAT(outcomes,
               ElementsAre(AllOf(StartsWith("PeerFailed: process 1 (rank 1, on "),
                                 HasSubstr(": protocol violation")),
-                          StartsWith("PeerFailed: no sign of life from process 0 (rank 0, on ")));
+                          StartsWith("PeerFailed: no heartbeat from process 0 (rank 0, on ")));
 }
 
 TEST(ProcessGroupStart, WhoHasNotComeIsNamed) {
   const int port = free_port();
   std::vector<ProcessGroupOptions> options = {options_of(0, 4, port), options_of(1, 4, port)};
-  options[0].patience = milliseconds(300);
+  options[0].join_timeout = milliseconds(300);
   const auto outcomes = run_groups(options, [](ProcessGroup&) { FAIL(); });
-  EXPECT_THAT(outcomes,
-              Each(StartsWith(concat("Error: after 0.3 s processes 2 and 3 of 4 have not come to "
-                                     "127.0.0.1:",
-                                     port, ", which no other host reaches: are they"))));
+  EXPECT_THAT(
+      outcomes,
+      Each(StartsWith(concat("Error: after 0.3 s processes 2 and 3 of 4 have not connected to "
+                             "127.0.0.1:",
+                             port, ", which no other host can reach: are they"))));
 
   ProcessGroupOptions without_first = options_of(1, 2, port);
-  without_first.patience = milliseconds(200);
+  without_first.join_timeout = milliseconds(200);
   EXPECT_THAT(outcome_of([&] { ProcessGroup group(without_first); }),
               StartsWith(concat("Error: after 0.2 s no answer from process 0 at 127.0.0.1:", port,
                                 ": Connection refused")));
@@ -205,12 +206,12 @@ TEST(ProcessGroupStart, WhoHasNotComeIsNamed) {
 TEST(ProcessGroupStart, OtherSecretsAreReportedOnBothSides) {
   const int port = free_port();
   std::vector<ProcessGroupOptions> options = {options_of(0, 2, port), options_of(1, 2, port)};
-  options[0].patience = milliseconds(600);
-  options[1].patience = milliseconds(200);
+  options[0].join_timeout = milliseconds(600);
+  options[1].join_timeout = milliseconds(200);
   options[1].secret = [] { return "another secret"; };
   const auto outcomes = run_groups(options, [](ProcessGroup&) { FAIL(); });
-  EXPECT_THAT(outcomes[0], AllOf(HasSubstr("process 1 of 2 has not come"),
-                                 HasSubstr("that did not know the launch's secret")));
+  EXPECT_THAT(outcomes[0], AllOf(HasSubstr("process 1 of 2 has not connected"),
+                                 HasSubstr("without the launch's secret")));
   EXPECT_THAT(outcomes[1], HasSubstr("is not process 0 of this launch"));
 }
 
@@ -222,14 +223,14 @@ TEST(ProcessGroupStart, WhoDoesNotBelongIsToldWhyAndTheOthersGoOn) {
       for (const auto& other : std::vector<std::pair<int, int>>{{1, 3}, {2, 4}, {1, 2}, {3, 4}})
         refused.push_back(outcome_of(
             [&] { ProcessGroup stranger(options_of(other.first, other.second, port)); }));
-    group.meet(kRun, "a meeting");
+    group.barrier(kRun, "a meeting");
     group.leave();
   });
   EXPECT_THAT(outcomes, Each(IsEmpty()));
   const std::string was_started = concat(", pid ", getpid(), ") was started as one of ");
   EXPECT_THAT(refused,
               ElementsAre(AllOf(StartsWith("InputError: process 1 (on "),
-                                HasSubstr(") is there already, as process 1 (rank 1, on ")),
+                                HasSubstr(") has joined already, as process 1 (rank 1, on ")),
                           AllOf(StartsWith("InputError: process 2 (on "),
                                 HasSubstr(was_started + "4, and process 0 as one of 3: ")),
                           HasSubstr(was_started + "2, and"), HasSubstr(was_started + "4, and")));
@@ -247,7 +248,7 @@ TEST(ProcessGroupStart, AnotherVersionIsRefusedWithoutReadingOn) {
           EXPECT_EQ(frames[0].type, GroupFrame::Type::kRefusal);
           EXPECT_THAT(frames[0].payload, HasSubstr("another version"));
         }
-        group.meet(kRun, "a meeting");
+        group.barrier(kRun, "a meeting");
         group.leave();
       });
   EXPECT_THAT(outcomes, Each(IsEmpty()));
@@ -282,7 +283,7 @@ TEST(ProcessGroupAddress, NothingButTheGivenOneIsListenedOn) {
         EXPECT_TRUE(connect_to_port(port));
         EXPECT_FALSE(connect_to_port(port, "127.0.0.2"));
         EXPECT_FALSE(connect_to_port(port, "::1"));
-        group.meet(kRun, "a meeting");
+        group.barrier(kRun, "a meeting");
         group.leave();
       });
   EXPECT_THAT(outcomes, Each(IsEmpty()));
@@ -304,21 +305,22 @@ TEST(ProcessGroupAddress, ThatCannotBeListenedOnIsAnInputError) {
   const auto outcome = [&](const std::string& address) {
     ProcessGroupOptions options = options_of(0, 2, port);
     options.address = address;
-    options.patience = milliseconds(100);
+    options.join_timeout = milliseconds(100);
     return outcome_of([&] { ProcessGroup group(options); });
   };
   const auto with = [&](const std::string& text) {
     return AllOf(StartsWith("InputError: cannot listen on "), HasSubstr(text),
                  Not(HasSubstr("\n")));
   };
-  EXPECT_THAT(outcome("a..b"), with("the name is not known here"));
+  EXPECT_THAT(outcome("a..b"), with("cannot resolve the name"));
   EXPECT_THAT(outcome("203.0.113.7"), with("not an address of this host"));
   EXPECT_THAT(outcome("0.0.0.0"), with("need one address"));
   EXPECT_THAT(outcome("::"), with(concat("[::]:", port, ": the other processes need one")));
-  EXPECT_THAT(outcome(""), with("the name is not known here"));
+  EXPECT_THAT(outcome(""), with("cannot resolve the name"));
   const ListeningSockets taken = listen_at("127.0.0.1", port);
   EXPECT_THAT(outcome("127.0.0.1"),
-              with(concat("127.0.0.1:", port, ": another program does; give another port")));
+              with(concat("127.0.0.1:", port,
+                          ": the port is in use by another program; give another port")));
 }
 
 }  // namespace

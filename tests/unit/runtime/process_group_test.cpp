@@ -53,12 +53,11 @@ TEST(ProcessGroup, MeetingsGiveTheFirstsValueToAllAndAllValuesToTheFirstInTheirO
     const auto outcomes = run_world(processes, [&](ProcessGroup& group) {
       for (int round = 0; round < 50; ++round) {
         const auto word = [&](int process) { return concat(round, " of ", process); };
-        EXPECT_EQ(group.from_first(kRun, "a value", [&] { return word(group.process()); }),
-                  word(0));
+        EXPECT_EQ(group.broadcast(kRun, "a value", [&] { return word(group.process()); }), word(0));
         std::vector<std::string> all;
         for (int process = 0; process < processes && group.is_first(); ++process)
           all.push_back(word(process));
-        EXPECT_EQ(group.to_first(kRun, "values", word(group.process())), all);
+        EXPECT_EQ(group.gather(kRun, "values", word(group.process())), all);
       }
       group.leave();
     });
@@ -72,10 +71,10 @@ TEST(ProcessGroup, NobodyPassesAMeetingBeforeAllHaveCome) {
     for (int round = 1; round <= 100; ++round) {
       ++come;
       if (round % 2 == 0) {
-        group.meet(kRun, "a meeting");
+        group.barrier(kRun, "a meeting");
       } else {
         const auto make = [&] { return concat(++made, come >= 3 * round ? " late" : " early"); };
-        EXPECT_EQ(group.from_first(kRun, "a value", make), concat((round + 1) / 2, " late"));
+        EXPECT_EQ(group.broadcast(kRun, "a value", make), concat((round + 1) / 2, " late"));
       }
       EXPECT_GE(come, 3 * round);
     }
@@ -119,11 +118,11 @@ TEST(ProcessGroup, ChannelsDoNotWaitForEachOther) {
       const std::jthread saves([&] {
         if (group.is_first()) runs_done.wait();
         for (int round = 0; round < 50; ++round)
-          EXPECT_EQ(group.from_first(kSaves, "a name", [&] { return concat("save ", round); }),
+          EXPECT_EQ(group.broadcast(kSaves, "a name", [&] { return concat("save ", round); }),
                     concat("save ", round));
       });
       for (int round = 0; round < 50; ++round)
-        EXPECT_EQ(group.from_first(kRun, "a step", [&] { return concat("step ", round); }),
+        EXPECT_EQ(group.broadcast(kRun, "a step", [&] { return concat("step ", round); }),
                   concat("step ", round));
       runs_done.count_down();
     }
@@ -137,9 +136,9 @@ TEST(ProcessGroup, ALargeMessageArrivesWhole) {
   for (std::size_t i = 0; i < large.size(); ++i)
     large[i] = static_cast<char>(i * 2654435761U >> 13U);
   const auto outcomes = run_world(2, [&](ProcessGroup& group) {
-    EXPECT_TRUE(group.from_first(kRun, "a value", [&] { return large; }) == large);
+    EXPECT_TRUE(group.broadcast(kRun, "a value", [&] { return large; }) == large);
     const std::string part = large.substr(0, std::size_t{1} << 20);
-    for (const std::string& one : group.to_first(kRun, "values", part))
+    for (const std::string& one : group.gather(kRun, "values", part))
       EXPECT_TRUE(one == part);
     group.leave();
   });
@@ -148,22 +147,21 @@ TEST(ProcessGroup, ALargeMessageArrivesWhole) {
   ProcessGroup alone({});
   EXPECT_THAT(
       message_of<Error>([&] {
-        static_cast<void>(alone.to_first(kRun, "values", std::string(std::size_t{64} << 20, ' ')));
+        static_cast<void>(alone.gather(kRun, "values", std::string(std::size_t{64} << 20, ' ')));
       }),
-      HasSubstr("to_first(\"values\") of 67108864 bytes"));
+      HasSubstr("gather(\"values\") of 67108864 bytes"));
 }
 
-// It takes several times the silence: one byte is sent for each beat of process 0.
+// Takes several times heartbeat_timeout: one byte is sent per heartbeat of process 0.
 TEST(ProcessGroup, AMessageThatComesSlowlyIsNoSilence) {
   ProcessGroupOptions options = options_of(0, 2, free_port());
-  options.beat = milliseconds(10);
-  options.silence = milliseconds(500);
+  options.heartbeat = milliseconds(10);
+  options.heartbeat_timeout = milliseconds(500);
   std::string outcome;
   std::jthread first([&] {
     outcome = outcome_of([&] {
       ProcessGroup group(options);
-      EXPECT_THAT(group.to_first(kRun, "values", "mine"),
-                  ElementsAre("mine", std::string(80, 'x')));
+      EXPECT_THAT(group.gather(kRun, "values", "mine"), ElementsAre("mine", std::string(80, 'x')));
       group.leave();
     });
   });
@@ -190,8 +188,8 @@ TEST(ProcessGroup, AMessageThatComesSlowlyIsNoSilence) {
   send_text(to_wire({.type = GroupFrame::Type::kHello,
                      .payload = encode(GroupHello{.process = 1, .processes = 2, .member = {}})},
                     seal));
-  std::string wire = to_wire({.type = GroupFrame::Type::kMeeting,
-                              .site = "to_first(\"values\")",
+  std::string wire = to_wire({.type = GroupFrame::Type::kCall,
+                              .site = "gather(\"values\")",
                               .payload = std::string(80, 'x')},
                              seal);
   while (!wire.empty()) {
@@ -212,25 +210,26 @@ TEST(ProcessGroup, MeetingsThatAreNotTheSameEndWithBothSitesAndProcesses) {
   using test::Body;
   const auto value = [] { return std::string("value"); };
   const std::vector<std::pair<Body, Body>> pairs = {
-      {[&](ProcessGroup& group) { group.meet(kRun, "A"); },
-       [&](ProcessGroup& group) { group.meet(kRun, "B"); }},
+      {[&](ProcessGroup& group) { group.barrier(kRun, "A"); },
+       [&](ProcessGroup& group) { group.barrier(kRun, "B"); }},
       {[&](ProcessGroup& group) {
-         static_cast<void>(group.to_first(kRun, "A", "value"));
-         group.meet(kSaves, "other");
+         static_cast<void>(group.gather(kRun, "A", "value"));
+         group.barrier(kSaves, "other");
        },
-       [&](ProcessGroup& group) { static_cast<void>(group.from_first(kRun, "B", value)); }},
-      {[&](ProcessGroup& group) { group.meet(kSaves, "A"); },
+       [&](ProcessGroup& group) { static_cast<void>(group.broadcast(kRun, "B", value)); }},
+      {[&](ProcessGroup& group) { group.barrier(kSaves, "A"); },
        [&](ProcessGroup& group) {
-         static_cast<void>(group.to_first(kSaves, "B", "value"));
-         group.meet(kRun, "other");
+         static_cast<void>(group.gather(kSaves, "B", "value"));
+         group.barrier(kRun, "other");
        }},
-      {[&](ProcessGroup& group) { group.meet(kRun, "A"); },
+      {[&](ProcessGroup& group) { group.barrier(kRun, "A"); },
        [&](ProcessGroup& group) { group.leave(); }},
       {[&](ProcessGroup& group) { group.leave(); },
-       [&](ProcessGroup& group) { group.meet(kRun, "B"); }},
+       [&](ProcessGroup& group) { group.barrier(kRun, "B"); }},
   };
-  const std::vector<std::string> there = {"is in meet(\"B\")", "is in from_first(\"B\")",
-                                          "is in to_first(\"B\")", "has left", "is in meet(\"B\")"};
+  const std::vector<std::string> there = {"is in barrier(\"B\")", "is in broadcast(\"B\")",
+                                          "is in gather(\"B\")", "has left",
+                                          "is in barrier(\"B\")"};
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     std::atomic<int> told = 0;
     const auto outcomes = run_world(3, [&](ProcessGroup& group) {
@@ -242,12 +241,14 @@ TEST(ProcessGroup, MeetingsThatAreNotTheSameEndWithBothSitesAndProcesses) {
       const auto& body = group.process() == 2 ? pairs[i].second : pairs[i].first;
       const std::string outcome = outcome_of([&] { body(group); });
       heard.wait();
-      group.on_failure({});  // `heard` is still in use by who counted it down
+      group.on_failure({});  // `heard` is still used by the thread that counted it down
       throw Error(outcome);
     });
-    EXPECT_THAT(outcomes,
-                Each(AllOf(StartsWith("Error: PeerFailed: processes do not meet: process 0 (ran"),
-                           HasSubstr("process 2 (rank 2, on "), HasSubstr(there[i]))))
+    EXPECT_THAT(
+        outcomes,
+        Each(AllOf(
+            StartsWith("Error: PeerFailed: processes call different collectives: process 0 (ran"),
+            HasSubstr("process 2 (rank 2, on "), HasSubstr(there[i]))))
         << i;
     EXPECT_EQ(told, 9) << i;
   }
@@ -264,7 +265,7 @@ TEST(ProcessGroup, LeavesInAnyOrderAndThenNobodyIsMissed) {
     const auto outcomes = run_world(3, [&](ProcessGroup& group) {
       const RankProgress::Thread thread(progress.at(static_cast<std::size_t>(group.process())), "");
       group.on_failure([&](const std::string&, int) { told = true; });
-      group.meet(kRun, "the end");
+      group.barrier(kRun, "the end");
       if (group.process() == last) {
         EXPECT_TRUE(eventually(
             [&] { return leaving == 2 && std::ranges::count_if(progress, works) == 1; }));
@@ -273,11 +274,11 @@ TEST(ProcessGroup, LeavesInAnyOrderAndThenNobodyIsMissed) {
       group.leave();
       EXPECT_EQ(leaving, 3);
       group.leave();
-      // Others may be gone by now.
+      // Other processes may have ended by now.
       std::this_thread::sleep_for(milliseconds(20 * ((group.process() + last) % 3)));
       group.fail("too late", 3);
-      EXPECT_THAT(outcome_of([&] { group.meet(kRun, "after the end"); }),
-                  HasSubstr("of processes that have left"));
+      EXPECT_THAT(outcome_of([&] { group.barrier(kRun, "after the end"); }),
+                  HasSubstr("after leave()"));
     });
     EXPECT_THAT(outcomes, Each(IsEmpty()));
     EXPECT_FALSE(told);
@@ -290,16 +291,17 @@ TEST(ProcessGroup, WhoWaitsIsSeenToWaitForPeersAndComesBackWhenItsRankIsStopped)
     const bool waits = !group.is_first();
     if (waits) {
       const RankProgress::Thread thread(rank, "a test");
-      EXPECT_THAT(outcome_of([&] { group.meet(kRun, "a meeting"); }), "PeerFailed: a peer failed");
+      EXPECT_THAT(outcome_of([&] { group.barrier(kRun, "a meeting"); }),
+                  "PeerFailed: a peer failed");
     } else {
       while (rank.view().activity != Activity::kPeers)
         std::this_thread::yield();
       rank.stop();
       while (rank.view().activity != Activity::kNone)
         std::this_thread::yield();
-      group.meet(kRun, "a meeting");
+      group.barrier(kRun, "a meeting");
     }
-    group.meet(kSaves, "both are there still");
+    group.barrier(kSaves, "both are there still");
     group.leave();
   });
   EXPECT_THAT(outcomes, Each(IsEmpty()));
@@ -315,15 +317,15 @@ milliseconds idle_time_after(ProcessGroup& group, milliseconds before) {
   return idle;
 }
 
-// The least grows in each round, by a beat of the process that has it and of no other.
+// In each round the least grows by a heartbeat of the process that has it, and of no other.
 TEST(ProcessGroup, IdleTimeIsTheLeastOfTheOtherProcesses) {
   for (const int least : {1, 2}) {
     std::vector<ProcessGroupOptions> options = options_of_all(3, free_port());
     for (ProcessGroupOptions& option : options)
-      option.beat = milliseconds(2);
+      option.heartbeat = milliseconds(2);
     const auto outcomes = run_groups(options, [&](ProcessGroup& group) {
       for (int round = 1; round <= 20; ++round) {
-        group.meet(kRun, "a round");
+        group.barrier(kRun, "a round");
         if (group.is_first()) {
           EXPECT_EQ(idle_time_after(group, milliseconds(round - 1)), milliseconds(round));
         } else {
@@ -331,26 +333,26 @@ TEST(ProcessGroup, IdleTimeIsTheLeastOfTheOtherProcesses) {
           EXPECT_EQ(group.share_idle_time(idle), milliseconds(0));
         }
       }
-      group.meet(kRun, "the end");  // who has left does not count
+      group.barrier(kRun, "the end");  // processes that have left do not count
       group.leave();
     });
     EXPECT_THAT(outcomes, Each(IsEmpty()));
   }
 }
 
-// Process 0 measures silence in the same running time as its own beats, so their number does not
-// depend on the machine's load: a beat comes after its time, and before twice that.
+// Process 0 measures timeouts in the same running time as its own heartbeats, so their number does
+// not depend on the machine's load: a heartbeat follows after one to two periods.
 TEST(ProcessGroup, ASilentPeerIsAFailureAfterTheTimeThatIsSet) {
   constexpr int kBeats = 10;
   ProcessGroupOptions first = options_of(0, 2, free_port());
-  first.beat = milliseconds(5);
-  first.silence = kBeats * first.beat;
+  first.heartbeat = milliseconds(5);
+  first.heartbeat_timeout = kBeats * first.heartbeat;
   std::vector<GroupFrame> frames;
   std::jthread silent([&] {
     const GroupHello hello{.process = 1, .processes = 2, .member = {.host = "node-b"}};
     EXPECT_EQ(outcome_of([&] {
                 JoinedGroup joined =
-                    join_group(first.address, first.port, hello, first.secret, first.patience);
+                    join_group(first.address, first.port, hello, first.secret, first.join_timeout);
                 frames = std::move(joined.frames);
                 pollfd input = {.fd = joined.connection.number(), .events = POLLIN, .revents = 0};
                 do
@@ -362,21 +364,22 @@ TEST(ProcessGroup, ASilentPeerIsAFailureAfterTheTimeThatIsSet) {
   EXPECT_THAT(outcome_of([&] {
                 ProcessGroup group(first);
                 EXPECT_EQ(group.processes_here(), 1);
-                group.meet(kRun, "a meeting");
+                group.barrier(kRun, "a meeting");
               }),
-              StartsWith("PeerFailed: no sign of life from process 1 (rank 1, on node-b"));
+              StartsWith("PeerFailed: no heartbeat from process 1 (rank 1, on node-b"));
   silent.join();
   const auto beats = std::ranges::count(frames, GroupFrame::Type::kBeat, &GroupFrame::type);
-  EXPECT_THAT(beats, AllOf(Ge(1 + kBeats / 2), Le(1 + kBeats + 2)));   // the first one is a welcome
-  EXPECT_EQ(ProcessGroupOptions().silence, std::chrono::seconds(20));  // docs/cluster.md
+  EXPECT_THAT(beats, AllOf(Ge(1 + kBeats / 2), Le(1 + kBeats + 2)));  // the first one accepts it
+  EXPECT_EQ(ProcessGroupOptions().heartbeat_timeout, std::chrono::seconds(20));  // docs/cluster.md
 }
 
-// Those who gave a meeting up have held it: what others make of it does not count for the next.
+// An interrupted call still counts as a call: what the other processes contribute to it is not
+// taken for a contribution to the next one.
 TEST(ProcessGroup, AMeetingThatIsInterruptedDoesNotPutProcessesOutOfStep) {
   RankProgress rank;
   const auto outcomes = run_world(2, [&](ProcessGroup& group) {
     const auto value = [&](const std::string& text) {
-      return group.from_first(kRun, "a value", [&] { return text; });
+      return group.broadcast(kRun, "a value", [&] { return text; });
     };
     if (group.is_first()) {
       while (rank.view().activity != Activity::kPeers)
@@ -399,7 +402,7 @@ TEST(ProcessGroup, WhatTheFirstThrowsIsItsOwn) {
   const auto outcomes = run_world(2, [&](ProcessGroup& group) {
     try {
       static_cast<void>(
-          group.from_first(kRun, "a value", []() -> std::string { throw Error("no value"); }));
+          group.broadcast(kRun, "a value", []() -> std::string { throw Error("no value"); }));
     } catch (const Error& e) {
       group.fail(e.what(), 3);
       throw;

@@ -36,23 +36,23 @@ inline ProcessGroupOptions options_of(int process, int processes, int port) {
           .processes = processes,
           .port = port,
           .secret = [] { return kSecret; },
-          .patience = std::chrono::seconds(20),
-          .beat = milliseconds(20),
-          .silence = std::chrono::seconds(20)};
+          .join_timeout = std::chrono::seconds(20),
+          .heartbeat = milliseconds(20),
+          .heartbeat_timeout = std::chrono::seconds(20)};
 }
 
-// A connection of somebody, to a group or none.
+// A connection to a port, without a handshake.
 inline FileDescriptor connect_to_port(int port, const std::string& host = "127.0.0.1") {
   int error = 0;
   return connect_to(resolve_name(host, port).addresses.at(0), milliseconds(2000), error);
 }
 
-// A process that joins the group that listens there, as far as the handshake.
+// A connection that joins the group that listens there, up to the handshake.
 inline FrameConnection joining(FileDescriptor socket, const std::string& secret = kSecret) {
   return {std::move(socket), Handshake(Handshake::Side::kJoining, secret)};
 }
 
-// "" or the kind and the text of what `body` throws.
+// Kind and text of the exception that `body` throws, or "".
 inline std::string outcome_of(const std::function<void()>& body) {
   try {
     body();
@@ -68,8 +68,8 @@ inline std::string outcome_of(const std::function<void()>& body) {
 
 using Body = std::function<void(ProcessGroup&)>;
 
-// A group for each of the options, on a thread of its own, whose end is that of the group. The
-// outcomes, in the order of the options.
+// Runs `body` with a group for each of the options, each on its own thread. Returns the outcomes,
+// in the order of the options.
 inline std::vector<std::string> run_groups(const std::vector<ProcessGroupOptions>& options,
                                            const Body& body) {
   std::vector<std::string> outcomes(options.size());
@@ -97,7 +97,7 @@ inline std::vector<std::string> run_world(int processes, const Body& body) {
   return run_groups(options_of_all(processes, free_port()), body);
 }
 
-// A process that runs `body`, and is killed with this object. To be made before there are threads.
+// A process that runs `body`; the destructor kills it. Make it before there are threads.
 class ChildProcess {
  public:
   explicit ChildProcess(const std::function<void()>& body) : pid_(::fork()) {
@@ -116,7 +116,7 @@ class ChildProcess {
     EXPECT_TRUE(WIFSTOPPED(status));
   }
   void go_on() const { ::kill(pid_, SIGCONT); }
-  // Its exit code; -1: a signal ended it.
+  // Its exit code; -1 if a signal ended it.
   int wait() {
     int status = 0;
     if (pid_ > 0) static_cast<void>(::waitpid(pid_, &status, 0));
@@ -132,7 +132,7 @@ class ChildProcess {
   pid_t pid_;
 };
 
-// A value that this process shares with the ChildProcesses that are made after it. It stays.
+// A value shared with ChildProcesses that are made later. It is never freed.
 template <class T>
 T& shared_with_children() {
   void* const memory =

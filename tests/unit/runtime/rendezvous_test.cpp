@@ -19,7 +19,7 @@ TEST(Rendezvous, NobodyPassesBeforeAllHaveArrivedAndTheLeaderHasRun) {
   constexpr int kRounds = 200;
   Rendezvous rendezvous(kWorld);
   std::atomic<int> arrived = 0;
-  int led = 0;  // guarded by the rendezvous alone: a data race here is a defect of it
+  int led = 0;  // guarded by the rendezvous only: a data race here is a defect of it
   std::atomic<int> wrong = 0;
   {
     std::vector<std::jthread> threads;

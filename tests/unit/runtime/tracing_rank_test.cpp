@@ -9,7 +9,7 @@
 namespace muo {
 namespace {
 
-// What a run would capture on rank `rank`; the same code for tracing and for running.
+// Captures a small run on rank `rank`; the same code for tracing and for running.
 std::unique_ptr<Graph> capture(RankContext& rank, Arena& arena) {
   const Tensor full = arena.tensor({.name = "full", .shape = {12}});
   const Tensor shard = arena.tensor({.name = "shard", .shape = {12 / rank.world}});
@@ -87,7 +87,7 @@ TEST(TracingRank, TakesNoMemoryForAnySize) {
   const auto buffer = tracing.context().device.allocate(kTerabyte, "c");
   const auto other = tracing.context().device.allocate(kTerabyte, "d");
   EXPECT_EQ(buffer->bytes(), kTerabyte);
-  // Every address is its owner's alone.
+  // Ranges of addresses are disjoint.
   const std::vector<const std::byte*> starts = {a.data, b.data, buffer->data(), other->data()};
   for (const std::byte* x : starts)
     for (const std::byte* y : starts)

@@ -31,7 +31,7 @@ using View = RankProgress::View;
 constexpr milliseconds kTick(250);
 constexpr Timeouts kGpu{.in_steps = seconds(20)};
 
-// Lets `time` pass while `ranks` stay as they are. The verdict, or none.
+// Lets `time` pass while `ranks` do not change. Returns the verdict, or none.
 std::optional<Stuck> wait(StuckDetector& detector, const std::vector<View>& ranks,
                           milliseconds time) {
   for (milliseconds passed{0}; passed < time; passed += kTick)
@@ -40,9 +40,13 @@ std::optional<Stuck> wait(StuckDetector& detector, const std::vector<View>& rank
 }
 
 // In the step's first phase.
-View at(std::int64_t step, Activity activity, std::uint64_t signs, const char* phase = "the step") {
-  return {
-      .step = step, .phase = phase, .activity = activity, .signs = signs, .signs_in_phase = signs};
+View at(std::int64_t step, Activity activity, std::uint64_t heartbeats,
+        const char* phase = "the step") {
+  return {.step = step,
+          .phase = phase,
+          .activity = activity,
+          .heartbeats = heartbeats,
+          .heartbeats_in_phase = heartbeats};
 }
 
 View later_phase(View rank) {
@@ -75,7 +79,7 @@ TEST(StuckDetector, OneRanksSignOfLifeIsEnough) {
   StuckDetector detector(2, kGpu);
   std::vector<View> ranks = {at(3, Activity::kPeers, 1), at(3, Activity::kWork, 1, "sampling")};
   for (int token = 0; token < 20; ++token) {
-    ++ranks[1].signs;
+    ++ranks[1].heartbeats;
     EXPECT_FALSE(wait(detector, ranks, seconds(15))) << token;
   }
 }
@@ -99,25 +103,25 @@ TEST(StuckDetector, LongStepsWidenTheLimit) {
 }
 
 TEST(StuckDetector, WhatTheUserAsksForHoldsAlways) {
-  const Timeouts asked{.asked = seconds(2), .in_steps = seconds(20)};
+  const Timeouts asked{.requested = seconds(2), .in_steps = seconds(20)};
   for (const Activity activity : {Activity::kWork, Activity::kDevice, Activity::kFiles}) {
     StuckDetector detector(1, asked);
     EXPECT_FALSE(wait(detector, {at(-1, activity, 1)}, seconds(2)));
     EXPECT_TRUE(wait(detector, {at(-1, activity, 1)}, seconds(1)));
   }
-  StuckDetector never(1, {.asked = seconds(0), .in_steps = seconds(20)});
+  StuckDetector never(1, {.requested = seconds(0), .in_steps = seconds(20)});
   EXPECT_FALSE(wait(never, {at(1, Activity::kWork, 1)}, minutes(100)));
 }
 
 TEST(StuckDetector, RanksThatWaitForPeersAreStuckIfThoseOfOtherProcessesWaitAsLong) {
   milliseconds told{-1}, elsewhere{0};
-  StuckDetector detector(2, {.asked = seconds(2)}, [&](milliseconds here) {
+  StuckDetector detector(2, {.requested = seconds(2)}, [&](milliseconds here) {
     told = here;
     return elsewhere;
   });
   const View waits = at(3, Activity::kPeers, 1), works = at(3, Activity::kWork, 1);
   EXPECT_FALSE(wait(detector, {waits, waits}, minutes(1)));
-  EXPECT_EQ(told, minutes(1) - kTick);  // the first look is their sign of life
+  EXPECT_EQ(told, minutes(1) - kTick);  // the first check counts as their heartbeat
   elsewhere = seconds(3);
   EXPECT_TRUE(wait(detector, {waits, waits}, kTick));
   elsewhere = seconds(0);
@@ -125,7 +129,7 @@ TEST(StuckDetector, RanksThatWaitForPeersAreStuckIfThoseOfOtherProcessesWaitAsLo
   EXPECT_EQ(told, seconds(0));
 }
 
-// One is in a collective, the other in a meeting, and each looks as if it waited for the other.
+// One process waits in a collective, the other in a group call, each seemingly for the other.
 TEST(Watchdog, ProcessesThatWaitForEachOtherAreStuck) {
   test::MemoryExchange exchange(2);
   const std::vector<std::string> thrown = test::as_processes({1, 1}, [&](ProcessGroup& processes) {
@@ -135,7 +139,7 @@ TEST(Watchdog, ProcessesThatWaitForEachOtherAreStuck) {
                        .watch = {.stuck_after = milliseconds(500)}});
     group.run([&](RankContext& rank) {
       const HostTensor t({4});
-      if (rank.rank == 0) return processes.meet(Channel::kRun, "a meeting");
+      if (rank.rank == 0) return processes.barrier(Channel::kRun, "a meeting");
       rank.communicator.all_reduce(rank.comm, 1, t, t);
     });
   });
@@ -147,10 +151,10 @@ GroupOptions watched(int world, milliseconds stuck_after) {
   return {.world = world, .watch = {.stuck_after = stuck_after, .grace = seconds(5)}};
 }
 
-// A thread that does not come back until the group has failed.
+// A thread that does not return until the group has failed.
 void hang_until_released() {
   for (;;) {
-    RankProgress::current()->enter("a wait for nothing");  // PeerFailed, in the end
+    RankProgress::current()->enter("a wait for nothing");  // finally throws PeerFailed
     std::this_thread::sleep_for(seconds(1));
   }
 }
@@ -224,7 +228,7 @@ TEST(Watchdog, LongWaitsWithHeartbeatsAreNone) {
     rank.barrier.arrive();
   };
   EXPECT_NO_THROW(group.run(waits));
-  std::this_thread::sleep_for(seconds(1));  // and no rank runs
+  std::this_thread::sleep_for(seconds(1));  // no rank runs
   EXPECT_NO_THROW(group.run([](RankContext&) {}));
 }
 
@@ -243,7 +247,7 @@ class WatchdogDeathTest : public testing::Test {
     DeviceGroup group({.world = 2, .watch = watch});
     try {
       group.run(body);
-    } catch (...) {  // gtest must not see it
+    } catch (...) {  // must not reach gtest
     }
   }
 };
@@ -256,8 +260,8 @@ TEST_F(WatchdogDeathTest, AThreadThatNeverComesBackIsLeftBehind) {
                     rank.barrier.arrive();
                   }),
               testing::ExitedWithCode(3),
-              "^muograph: error: rank 1, step 3: no heartbeat .*; rank 1 did not come back, so "
-              "the program ends as it is\nsaved\n$");
+              "^muograph: error: rank 1, step 3: no heartbeat .*; rank 1 did not return, so "
+              "the program exits without it\nsaved\n$");
 }
 
 TEST_F(WatchdogDeathTest, AThreadThatHangsAfterAFailureDoesNotHideIt) {

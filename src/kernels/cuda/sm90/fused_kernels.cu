@@ -1,4 +1,4 @@
-// The one translation unit that sees CUTLASS: half a minute for each kernel.
+// The only translation unit that includes CUTLASS, which takes half a minute per kernel to compile.
 #include <cutlass/cutlass.h>
 #include <cutlass/epilogue/collective/collective_builder.hpp>
 #include <cutlass/epilogue/fusion/sm90_callbacks_tma_warpspecialized.hpp>
@@ -21,18 +21,18 @@ using RowMajor = cutlass::layout::RowMajor;
 namespace collective = cutlass::epilogue::collective;
 namespace fusion = cutlass::epilogue::fusion;
 
-// A product's sum as a kernel of its own would have stored it.
+// A product's sum, rounded as a separate kernel would store it.
 __device__ __forceinline__ float stored(float sum) { return to_float(from_float<BF16>(sum)); }
 
-// Within 1 ulp, for normal numbers, in one instruction: that of IEEE takes a dozen, which nothing
-// hides here.
+// Square root within 1 ulp, for normal numbers, in one instruction; the IEEE root takes a dozen,
+// whose latency nothing would hide here.
 __device__ __forceinline__ float root(float y) {
   float out;
   asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(y));
   return out;
 }
 
-// Of CUTLASS's fragments: arrays of N.
+// Epilogue functors on CUTLASS's fragments, which are arrays of N elements.
 template <class Fragment>
 struct Forward {
   CUTLASS_DEVICE Fragment operator()(const Fragment& sum) const {
@@ -59,12 +59,12 @@ using Epilogue = fusion::Sm90EVT<
     fusion::Sm90Compute<Function, Element, float, cutlass::FloatRoundStyle::round_to_nearest>,
     fusion::Sm90AccFetch, Inputs...>;
 
-// Two warp groups make a tile together while a third one loads: 168 registers a thread, 201 to 225
-// KiB of shared memory.
+// Two warpgroups compute a tile together while a third one loads: 168 registers per thread, 201 to
+// 225 KiB of shared memory.
 template <bool kBackward>
 struct Product {
   using Tile = cute::Shape<cute::_128, cute::_256, cute::_64>;
-  using Cluster = cute::Shape<cute::_2, cute::_1, cute::_1>;  // two tiles share what they read of b
+  using Cluster = cute::Shape<cute::_2, cute::_1, cute::_1>;  // two tiles share their reads of b
   using Source = std::conditional_t<kBackward, Element, void>;
   using Visitor = std::conditional_t<kBackward, Epilogue<Backward, fusion::Sm90SrcFetch<Element>>,
                                      Epilogue<Forward>>;
@@ -88,7 +88,7 @@ void run(NativeStream stream, const FusedProblem& p, const FusedOperands& of, in
          int multiprocessors) {
   using Launch = typename Product<kBackward>::Launch;
   const auto m = static_cast<int>(p.m), n = static_cast<int>(p.n), k = static_cast<int>(p.k);
-  // Of one matrix: the stride of a batch is 0.
+  // Strides of a single matrix, with batch stride 0.
   const cute::Stride<std::int64_t, cute::_1, std::int64_t> rows_of_k{p.k, {}, 0},
       rows_of_n{p.n, {}, 0};
   typename Launch::GemmKernel::StrideB of_b{};

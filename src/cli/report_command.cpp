@@ -1,0 +1,172 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "base/durable_files.h"
+#include "base/file_bytes.h"
+#include "base/system_error_text.h"
+#include "base/terminal.h"
+#include "cli/cli.h"
+#include "kit/report/followed_runs.h"
+#include "kit/report/html_report.h"
+#include "kit/report/http_server.h"
+#include "kit/report/live_page.h"
+#include "kit/report/run_reader.h"
+#include "kit/report/text_report.h"
+#include "kit/sweep/find_sweep.h"
+#include "trainer/train/stop_signal.h"
+
+namespace muo::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Runs' files are polled once in this time, for all pages together.
+constexpr std::chrono::milliseconds kPause{500};
+constexpr std::chrono::milliseconds kSignalPoll{50};
+
+void note(const std::string& text) { say(stderr, fmt::format("muograph: note: {}\n", text)); }
+
+// Checked first, as reading runs may take long.
+void require_writable(const fs::path& out) {
+  std::error_code error;
+  const fs::path folder = out.has_parent_path() ? out.parent_path() : ".";
+  std::string reason;
+  if (fs::is_directory(out, error)) {
+    reason = system_error_text(EISDIR);
+  } else if (fs::exists(out, error) && !fs::is_regular_file(out, error)) {
+    reason = "it is not a regular file";
+  } else if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    reason = system_error_text(errno);
+  }
+  if (!reason.empty())
+    throw InputError(fmt::format("--out {}: cannot write it: {}", out.string(), reason));
+}
+
+// The given runs, with each sweep replaced by its trials that have started.
+std::vector<fs::path> runs_of(const std::vector<fs::path>& given) {
+  std::vector<fs::path> out;
+  for (const fs::path& directory : given) {
+    if (!kit::holds_sweep(directory)) {
+      out.push_back(directory);
+      continue;
+    }
+    std::vector<fs::path> trials = entries_of(directory / "trials");
+    std::erase_if(trials, [](const fs::path& trial) { return !fs::exists(trial / "config.toml"); });
+    if (trials.empty())
+      throw InputError(fmt::format("{}: no trial of this sweep has started", directory.string()));
+    std::ranges::move(trials, std::back_inserter(out));
+  }
+  return out;
+}
+
+// Without duplicates, which may be given by different paths.
+std::vector<fs::path> without_duplicates(const std::vector<fs::path>& runs) {
+  std::vector<fs::path> out, seen;
+  for (const fs::path& run : runs) {
+    std::error_code error;
+    const fs::path real = fs::weakly_canonical(run, error);
+    if (std::ranges::find(seen, real) != seen.end()) {
+      note(fmt::format("{} is given more than once", run.string()));
+      continue;
+    }
+    seen.push_back(real);
+    out.push_back(run);
+  }
+  return out;
+}
+
+kit::RunHistory read_noted(const fs::path& directory) {
+  kit::RunHistory history = kit::read_run(directory);
+  for (const std::string& line : history.notes)
+    note(fmt::format("{}: {}", directory.string(), line));
+  return history;
+}
+
+// Prints the curves of each run, and for a sweep the table of its trials.
+void print_text(const std::vector<fs::path>& given) {
+  const Terminal terminal(STDOUT_FILENO);
+  const kit::TextReportOptions options{.columns = terminal.is_live() ? terminal.columns() : 80,
+                                       .braille = terminal.unicode()};
+  const std::vector<std::string> names = kit::run_names(given);
+  std::vector<kit::RunSummary> all;
+  all.reserve(given.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::vector<fs::path> directories = runs_of({given[i]});
+    std::vector<kit::RunSummary> trials;
+    trials.reserve(directories.size());
+    const bool is_sweep = kit::holds_sweep(given[i]);
+    if (i > 0) say(stdout, "\n");
+    for (const fs::path& directory : directories) {
+      const kit::RunHistory history = read_noted(directory);
+      const std::string name = printable(is_sweep ? directory.filename().string() : names[i]);
+      trials.push_back(kit::summary_of(history, name));
+      if (!is_sweep) say(stdout, kit::text_report(history, name, options));
+    }
+    if (is_sweep) say(stdout, kit::trial_table(trials));
+    // A sweep's trials share their data.
+    all.push_back(std::move(trials.front()));
+    all.back().name = printable(names[i]);
+  }
+  if (const std::string text = kit::incomparable_text(all); !text.empty())
+    say(stdout, fmt::format("\n{}", text));
+}
+
+// Serves the page until a signal arrives, and returns its number.
+int follow(const trainer::ReportOptions& options) {
+  kit::FollowedRuns runs(without_duplicates(options.runs), kPause);
+  const FileBytes plotly(options.plotly.empty() ? kit::find_plotly() : fs::path(options.plotly));
+  kit::LivePage page(runs, plotly.text());
+  const trainer::StopSignal signals;
+  const auto server = kit::serve_http({.port = static_cast<int>(options.port),
+                                       .headers = page.headers(),
+                                       .answer = [&](const kit::HttpRequest& request, int port) {
+                                         return page.answer(request, port);
+                                       }});
+  say(stdout,
+      fmt::format("http://127.0.0.1:{}/ shows the runs live; Ctrl-C ends it\n", server->port()));
+  static_cast<void>(std::fflush(stdout));
+  while (signals.number() == 0) {
+    std::this_thread::sleep_for(kSignalPoll);
+    if (!server->is_serving()) throw Error("report --follow: the server has ended");
+  }
+  runs.stop();
+  return signals.number();
+}
+
+}  // namespace
+
+int run_command(const trainer::ReportOptions& options) {
+  if (options.follow) return 128 + follow(options);
+  if (options.text) {
+    print_text(without_duplicates(options.runs));
+    return 0;
+  }
+  require_writable(options.out);
+  const FileBytes plotly(options.plotly.empty() ? kit::find_plotly() : fs::path(options.plotly));
+  const std::vector<fs::path> directories = without_duplicates(runs_of(options.runs));
+  const std::vector<std::string> names = kit::run_names(directories);
+  std::vector<std::string> runs;
+  for (std::size_t i = 0; i < directories.size(); ++i) {
+    runs.push_back(kit::run_data(read_noted(directories[i]), names[i],
+                                 kit::points_per_curve(directories.size())));
+  }
+  const std::string page = kit::report_page(runs, plotly.text());
+  replace_file(options.out, page);
+  say(stdout, fmt::format("{}: {} run{}, {:.1f} MB\n", options.out, runs.size(),
+                          runs.size() == 1 ? "" : "s", static_cast<double>(page.size()) / 1e6));
+  return 0;
+}
+
+}  // namespace muo::cli

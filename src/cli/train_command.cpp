@@ -1,0 +1,264 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+
+#include "base/shell_word.h"
+#include "base/system_error_text.h"
+#include "base/terminal.h"
+#include "cli/cli.h"
+#include "kit/report/run_facts.h"
+#include "runtime/memory/memory_plan.h"
+#include "trainer/checkpoint/model_json.h"
+#include "trainer/checkpoint/run_directory.h"
+#include "trainer/process_per_device.h"
+#include "trainer/run/backend.h"
+#include "trainer/run/device_rates.h"
+#include "trainer/run/memory_advice.h"
+#include "trainer/run/memory_fit.h"
+#include "trainer/run/run_config.h"
+#include "trainer/run/run_memory.h"
+#include "trainer/run/scaling.h"
+#include "trainer/run/tuning.h"
+#include "trainer/run/world.h"
+#include "trainer/train/open_run.h"
+#include "trainer/train/stop_signal.h"
+#include "trainer/train/trainer.h"
+
+namespace muo::cli {
+namespace {
+
+// Checked early, as start-up writes these files only at its end.
+void require_writable(std::string_view option, const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (std::filesystem::is_directory(file) || ::access(folder.c_str(), W_OK) != 0)
+    throw trainer::input_error(
+        "{}: cannot write to {}: {}", option, file.string(),
+        system_error_text(std::filesystem::is_directory(file) ? EISDIR : errno));
+}
+
+void check_files(const trainer::TrainOptions& options) {
+  if (!options.run.init_from.empty() && !options.run.resume.empty() && options.run.resume != "auto")
+    throw InputError("--init-from starts a new run, --resume continues one: give one of them");
+  if (!options.run.graph_dot.empty()) {
+    if (!options.capture.graph)
+      throw InputError("--graph-dot: with --graph off there is no graph to write");
+    require_writable("--graph-dot", options.run.graph_dot);
+  }
+  if (!options.numbers.gemm_table.empty())
+    require_writable("--gemm-table", options.numbers.gemm_table);
+}
+
+// Most important facts at the start; the others are for --verbose and output.log.
+std::vector<std::string> start_lines(const trainer::RunConfig& config, const data::Corpus& corpus,
+                                     const MemoryPlan& memory) {
+  const bool host = config.group.plugin == nullptr;
+  const double tokens = config.horizon_tokens();
+  const std::int64_t micro_steps = config.step.accumulation;
+  std::vector<std::string> lines = {
+      fmt::format("model: {}, {} layer{} of width {}, {} parameters, {}",
+                  name_of(config.options.model.preset), config.model.n_layer,
+                  config.model.n_layer == 1 ? "" : "s", config.model.n_embd,
+                  count_text(static_cast<double>(config.parameters)), name_of(config.model.dtype)),
+      corpus.description,
+      fmt::format("devices: {} {}, {}; {:.0f} MiB each", config.world(),
+                  host                  ? "virtual (CPU)"
+                  : config.world() == 1 ? "GPU"
+                                        : "ranks on GPUs",
+                  config.options.sharding.strategy,
+                  static_cast<double>(memory.rank_bytes(config.world())) / (1 << 20)),
+      fmt::format(
+          "step: {} tokens: {} x {} rows of {}{}{}{}{}", config.tokens_per_step(), config.world(),
+          config.step.batch, config.model.seq_len,
+          corpus.train_documents == nullptr
+              ? ""
+              : fmt::format(", documents packed ({:.1f} % used)", 100 * config.packing_share),
+          config.model.document_token < 0 ? "" : ", attention within documents",
+          micro_steps == 1 ? "" : fmt::format(", {} times", micro_steps),
+          trainer::recompute_share(config) > 0
+              ? fmt::format("; recomputes {}", trainer::recompute_text(config))
+              : ""),
+      fmt::format(
+          "horizon: {} steps: {} tokens{}, {:.3g} FLOPs", config.iterations(), count_text(tokens),
+          config.train_tokens == 0 ? ""
+                                   : fmt::format(", {:.3g} times the training data",
+                                                 tokens / static_cast<double>(config.train_tokens)),
+          config.flops_per_token * tokens)};
+  if (config.options.run.sizes == trainer::CpuSizes::kQuick)
+    lines.insert(lines.begin(), trainer::kQuickSizes);
+  return lines;
+}
+
+// Commands to continue with, for a shell in the current directory.
+std::string next_commands(const trainer::RunConfig& config, const trainer::RunDirectory& directory,
+                          bool ended) {
+  const std::string program = program_word();
+  const std::string run = shell_word(directory.root.string());
+  std::string out = "next:";
+  if (!ended) out += fmt::format("\n  {} train --resume {}", program, run);
+  if (config.bytes_per_token > 0)
+    out += fmt::format("\n  {} sample {} --prompt \"The \"", program, run);
+  return out + fmt::format("\n  {} report {}", program, run);
+}
+
+// Logs the expected time, and warns about unusual amounts of data or time.
+void note_cost(trainer::Logger& logger, const trainer::RunConfig& config,
+               const data::Corpus& corpus, const trainer::DevicePeak& peak) {
+  constexpr double kLeastShare = 0.02, kEnough = 1e6;
+  const auto held_out = static_cast<double>(corpus.val->size());
+  if (const double share = held_out / (held_out + static_cast<double>(corpus.train->size()));
+      config.options.data.val_paths.empty() && share < kLeastShare && held_out < kEnough)
+    logger.note(
+        fmt::format("warning: only {:.2g} % of the data is held out, {} tokens, so its loss is "
+                    "imprecise: give more with --val-data FILE",
+                    100 * share, corpus.val->size()));
+  constexpr double kMaxPasses = 10, kDay = 86'400;
+  const double tokens = config.horizon_tokens();
+  if (const double passes = tokens / static_cast<double>(config.train_tokens);
+      config.train_tokens > 0 && passes > kMaxPasses)
+    logger.note(fmt::format(
+        "warning: {:.3g} passes over the training data, which the model may "
+        "memorize: --num-iterations {} makes {:g}",
+        passes,
+        config.trained.steps +
+            static_cast<std::int64_t>((kMaxPasses * static_cast<double>(config.train_tokens) -
+                                       static_cast<double>(config.trained.tokens)) /
+                                      static_cast<double>(config.tokens_per_step())),
+        kMaxPasses));
+  logger.note(fmt::format("peak: {}{}", peak.text,
+                          peak.flops > 0 ? "; mfu is a share of it" : ": mfu is null"),
+              trainer::Verbosity::kVerbose);
+  const trainer::ExpectedTime expected = trainer::expected_time(config, peak);
+  if (expected.seconds >= kDay)
+    logger.note(
+        fmt::format("warning: this takes {}: a smaller --depth, --num-iterations or "
+                    "--target-batch-size makes it shorter",
+                    expected.text));
+  else if (expected.seconds > 0)
+    logger.note("expected: " + expected.text);
+}
+
+void note_all(trainer::Logger& logger, const std::vector<std::string>& lines,
+              trainer::Verbosity from) {
+  for (const std::string& line : lines)
+    logger.note(line, from);
+}
+
+void note_start(trainer::Logger& logger, const trainer::RunConfig& config,
+                const data::Corpus& corpus, const MemoryPlan& memory,
+                const trainer::OpenedRun& opened, const trainer::LaunchedWorld* world,
+                const trainer::DevicePeak& peak) {
+  for (const auto& lines :
+       {config.notes, trainer::scaling_notes(config), trainer::attention_notes(config)})
+    note_all(logger, lines, trainer::Verbosity::kVerbose);
+  if (world != nullptr) logger.note(world->text());
+  note_all(logger, start_lines(config, corpus, memory), trainer::Verbosity::kUsual);
+  if (config.group.is_first()) note_cost(logger, config, corpus, peak);
+  logger.note(fmt::format("run directory: {}", opened.directory.root.string()));
+  note_all(logger, opened.notes, trainer::Verbosity::kUsual);
+}
+
+// Makes all decisions, before anything is written. Notes for the user are added to `notes`.
+trainer::PlannedRun plan_training(const trainer::TrainOptions& options, const data::Corpus& corpus,
+                                  std::vector<std::string>& notes) {
+  trainer::RunConfig config = trainer::resolve(options, corpus);
+  if (config.group.is_first())
+    trainer::warn_of_unused_gpus(options.devices.backend, config.group, stdout);
+  trainer::require_same_run(config, {{"the data", trainer::data_identity(corpus)}});
+  const trainer::MemoryBudget budget = trainer::agreed_budget(config);
+  MemoryPlan memory =
+      waiting("planning memory", [&] { return trainer::fit_memory(config, budget.to_plan); });
+  trainer::require_fit(config, memory, budget, options, corpus);
+  trainer::require_batches(config, budget.process);
+  trainer::PlannedRun run = trainer::plan_run(std::move(config), std::move(memory));
+  trainer::plan_background_saves(run, budget.process, notes);
+  return run;
+}
+
+// Trains the run, or this process' part of it if `world` is not null.
+int train(const trainer::TrainOptions& options, const trainer::LaunchedWorld* world) {
+  ProcessGroup* const processes = options.devices.processes;
+  const data::Corpus corpus =
+      waiting("reading the data", [&] { return data::open_corpus(options.data); });
+  std::vector<std::string> notes;
+  trainer::PlannedRun planned = plan_training(options, corpus, notes);
+  trainer::RunConfig& config = planned.config;
+  const bool first = config.group.is_first();
+  trainer::OpenedRun opened;
+  const std::string opening = trainer::run_on_root(processes, "the opening of the run", [&] {
+    opened = trainer::open_run(config, corpus);
+    return trainer::opened_text(opened);
+  });
+  if (!first) opened = trainer::open_from_root(opening, config, corpus);
+  std::ranges::move(notes, std::back_inserter(opened.notes));
+  const trainer::RunDirectory directory = opened.directory;
+  config.options.run.out = directory.root.string();
+  trainer::Tuning tuning(config);
+  trainer::DevicePeak peak;
+  if (first) peak = waiting("measuring the peak", [&] { return trainer::peak_of(config); });
+  trainer::LoggerOptions logging;
+  const std::string seen_by_all =
+      trainer::run_on_root(processes, "the creation of the run's files", [&] {
+        return before_any_work("--out", config.options.run.out, [&] {
+          logging = trainer::make_run_directory(config, corpus, opened, peak.flops, [&] {
+            kit::write_run_facts(directory, {.run = planned}, peak, corpus);
+          });
+          return trainer::written_config(directory);
+        });
+      });
+  if (!first)
+    logging = trainer::open_process_log(processes->process(), config, opened, seen_by_all);
+  if (config.group.plugin != nullptr)
+    logging.device_memory = planned.memory.rank_bytes(config.world()) * config.world();
+  trainer::RunFiles files(config, std::move(opened), logging, processes);
+  trainer::Logger& logger = files.logger;
+  const trainer::StopSignal signals;
+  note_start(logger, config, corpus, planned.memory, files.opened, world, peak);
+  trainer::TrainingRun run{
+      .config = config, .corpus = corpus, .files = files, .signal = signals.number()};
+  const trainer::OnStop stop([&](int signal) {
+    logger.note(trainer::stop_note(signal, "a checkpoint of the steps so far"));
+    run.interrupt();
+  });
+  config.group.watch.before_exit = [&logger] { logger.flush(); };
+  logger.busy("capturing the step");
+  DeviceGroup group(config.group);
+  group.run([&](RankContext& rank) {
+    trainer::CapturedRank captured(rank, planned, corpus);
+    captured.capture(corpus, &tuning);
+    if (rank.rank == 0) note_all(logger, tuning.take_notes(), trainer::Verbosity::kUsual);
+    trainer::train_run(captured, run);
+    if (rank.rank == 0 && run.decided.too_many_skipped)
+      throw Error(trainer::too_many_skipped_text(run));
+  });
+  tuning.keep();  // products measured in eager steps
+  note_all(logger, tuning.take_notes(), trainer::Verbosity::kUsual);
+  if (processes != nullptr) processes->leave();
+  if (first) {
+    logger.summary();
+    logger.note("run directory: " + directory.root.string(), trainer::Verbosity::kQuiet);
+    logger.note(next_commands(config, directory, run.decided.stop == 0));
+  }
+  logger.close();
+  return run.decided.stop == 0 ? 0 : 128 + run.decided.stop;
+}
+
+}  // namespace
+
+int run_command(const trainer::TrainOptions& options) {
+  check_files(options);
+  if (options.devices.process_per_device) return trainer::start_processes(options);
+  trainer::TrainOptions joined = options;
+  return trainer::run_in_world(
+      joined.devices, [&](const trainer::Launch&) { return trainer::folder_of_run(options); },
+      [&](const trainer::LaunchedWorld* world) { return train(joined, world); });
+}
+
+}  // namespace muo::cli

@@ -1,0 +1,223 @@
+#include "kit/bench/step_times.h"
+
+#include <algorithm>
+#include <chrono>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "base/median.h"
+#include "base/philox.h"
+#include "base/zipf.h"
+#include "graphs/capture.h"
+#include "graphs/run_state.h"
+#include "kit/bench/gather_ranks.h"
+#include "runtime/comm/collective.h"
+#include "runtime/memory/memory_plan.h"
+
+namespace muo::kit {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OperationTime, name, shape, phase, dtype, calls, seconds, waited,
+                                   flops, bytes)
+
+namespace {
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// One rank's state, and the batch of random tokens that every step uses.
+class Steps {
+ public:
+  Steps(RankContext& rank, const trainer::RunConfig& config, const std::vector<ParamSpec>& params,
+        const optim::ShardingPlan& plan)
+      : rank_(rank),
+        shape_{config.step.accumulation, config.step.batch, config.model.seq_len},
+        arena_(rank.device, graphs::plan_rank_memory(config, params, plan, rank.rank), rank.common),
+        state_(rank, config, params, plan, arena_),
+        pinned_(rank.device.allocate_pinned((shape_.numel() + 1) * size_of(DType::kI32), "tokens")),
+        tokens_(reinterpret_cast<std::int32_t*>(pinned_->data())),
+        copied_(rank.device.make_event()) {
+    graphs::warm_up_and_capture(rank, arena_, state_, config.options.capture.graph);
+    rank.device.seal();
+    rank.barrier.arrive({}, "start-up");
+    state_.initialize({});
+    state_.initialize_weights(config.options.seed);
+    const std::int64_t count = shape_.numel() + 1;
+    const CounterRandom random(config.options.seed, "bench");
+    for (std::int64_t i = 0; i < count; ++i)
+      tokens_[i] = zipf_token(random.uniform(static_cast<std::uint64_t>(rank.rank * count + i)),
+                              config.model.vocab_size);
+  }
+
+  void enqueue() {
+    state_.step.run(host_tensor(tokens_, shape_), host_tensor(tokens_ + 1, shape_), *copied_);
+  }
+
+  // Returns the seconds in which the host enqueues one step on an idle device.
+  double launch() {
+    rank_.barrier.arrive({}, "before a step");
+    const double start = seconds_now();
+    enqueue();
+    const double launched = seconds_now() - start;
+    rank_.wait(rank_.compute);
+    return launched;
+  }
+
+  // Runs `count` steps, and returns the times of their start and end.
+  std::pair<double, double> run(std::int64_t count) {
+    if (state_.step.clock()) {
+      rank_.compute.zero(state_.step.clock());
+      if (rank_.compute.is_host())
+        for (Graph* graph : state_.step.graphs())
+          graph->time_nodes();
+    }
+    rank_.wait(rank_.compute);
+    rank_.barrier.arrive({}, "before the steps");
+    const double start = seconds_now();
+    for (std::int64_t i = 0; i < count; ++i) {
+      enqueue();
+      rank_.wait(*copied_);
+    }
+    rank_.wait(rank_.compute);
+    return {start, seconds_now()};
+  }
+
+  [[nodiscard]] std::vector<OperationTime> operations() const {
+    std::vector<OperationTime> rows;
+    for (const Graph* graph : state_.step.graphs())
+      if (!graph->node_times().empty()) add_operations(rows, graph->trace(), graph->node_times());
+    return rows;
+  }
+
+  [[nodiscard]] PhaseClock clock() {
+    PhaseClock out;
+    if (!state_.step.clock()) return out;
+    rank_.compute.copy(host_struct(out), state_.step.clock());
+    rank_.wait(rank_.compute);
+    return out;
+  }
+
+ private:
+  RankContext& rank_;
+  Shape shape_;
+  PlannedArena arena_;
+  graphs::RunState state_;
+  std::unique_ptr<Buffer> pinned_;
+  std::int32_t* tokens_;
+  std::unique_ptr<Event> copied_;
+};
+
+// Returns the lowest precision among the node's tensors, as a product of bf16 operands may have an
+// fp32 result.
+DType dtype_of_node(const GraphTrace::Node& node) {
+  for (const DType dtype : {DType::kBF16, DType::kF32})
+    if (std::ranges::find(node.accesses, dtype, &Access::dtype) != node.accesses.end())
+      return dtype;
+  return node.accesses.empty() ? DType::kBytes : node.accesses.front().dtype;
+}
+
+void add(std::vector<OperationTime>& rows, const OperationTime& more) {
+  for (OperationTime& row : rows)
+    if (row.add(more)) return;
+  rows.push_back(more);
+}
+
+}  // namespace
+
+StepTimes measure_steps(const trainer::RunConfig& config, std::int64_t steps) {
+  constexpr std::int64_t kMaxLaunches = 20;
+  const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
+  const optim::ShardingPlan plan = trainer::make_sharding_plan(config, params);
+  StepTimes times;
+  times.launch.resize(static_cast<std::size_t>(config.world()));
+  times.clocks.resize(times.launch.size());
+  std::vector<std::vector<OperationTime>> operations(times.launch.size());
+  const RankRange here = config.group.local();
+  std::vector<double> began(static_cast<std::size_t>(here.count)), done(began.size());
+  DeviceGroup group(config.group);
+  group.run([&](RankContext& rank) {
+    Steps measured(rank, config, params, plan);
+    measured.launch();  // warms up caches, pages, clocks, and modules that an eager step loads
+    std::vector<double> launches = {0};
+    if (!rank.compute.is_host()) {
+      launches.clear();
+      for (std::int64_t i = 0; i < std::min(steps, kMaxLaunches); ++i)
+        launches.push_back(measured.launch());
+    }
+    const auto i = static_cast<std::size_t>(rank.rank);
+    const auto local = static_cast<std::size_t>(rank.rank - here.first);
+    std::tie(began[local], done[local]) = measured.run(steps);
+    times.launch[i] = median(std::move(launches));
+    times.clocks[i] = measured.clock();
+    operations[i] = measured.operations();
+  });
+  // Ranks leave the barrier at different times, so the earliest start counts; within a process
+  // only, as clocks of hosts differ.
+  std::vector<double> lasted(times.launch.size(), std::ranges::max(done) - std::ranges::min(began));
+  ProcessGroup* const processes = config.group.processes;
+  gather_ranks(processes, "durations of steps", lasted);
+  gather_ranks(processes, "durations of launches", times.launch);
+  gather_ranks(processes, "step clocks", times.clocks);
+  gather_ranks(processes, "times of operations", operations);
+  times.step = std::ranges::max(lasted) / static_cast<double>(steps);
+  for (const std::vector<OperationTime>& rows : operations)
+    add_operations(times.operations, rows);
+  return times;
+}
+
+bool OperationTime::is_collective() const { return value_of<CollectiveKind>(name).has_value(); }
+
+bool OperationTime::is_product() const {
+  return name.starts_with("gemm") || name == "symmetric_product";
+}
+
+bool OperationTime::add(const OperationTime& more) {
+  if (name != more.name || shape != more.shape || phase != more.phase || dtype != more.dtype)
+    return false;
+  calls += more.calls;
+  seconds += more.seconds;
+  waited += more.waited;
+  flops += more.flops;
+  bytes += more.bytes;
+  return true;
+}
+
+double accessed_bytes(const GraphTrace::Node& node) {
+  double bytes = 0;
+  for (const Access& access : node.accesses)
+    bytes += static_cast<double>(access.bytes) * (access.reads_too ? 2 : 1);
+  return bytes;
+}
+
+OperationTime operation_of(const GraphTrace::Node& node) {
+  return {.name = node.name.substr(0, node.name.find(" #")),
+          .shape = node.cost.shape,
+          .phase = std::string(node.phase),
+          .dtype = dtype_of_node(node),
+          .flops = node.cost.flops,
+          .bytes = node.cost.bytes > 0 ? node.cost.bytes : accessed_bytes(node)};
+}
+
+void add_operations(std::vector<OperationTime>& rows, const GraphTrace& trace,
+                    std::span<const NodeTime> times) {
+  MUO_CHECK(trace.nodes.size() == times.size(), trace.nodes.size(), " nodes, but ", times.size(),
+            " times");
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    OperationTime row = operation_of(trace.nodes[i]);
+    const auto calls = static_cast<double>(times[i].calls);
+    row.calls = times[i].calls;
+    row.seconds = times[i].thread;
+    row.waited = times[i].wall - times[i].thread;
+    row.flops *= calls;
+    row.bytes *= calls;
+    add(rows, row);
+  }
+}
+
+void add_operations(std::vector<OperationTime>& rows, std::span<const OperationTime> more) {
+  for (const OperationTime& row : more)
+    add(rows, row);
+}
+
+}  // namespace muo::kit

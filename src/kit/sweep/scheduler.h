@@ -1,0 +1,122 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "kit/sweep/trial.h"
+
+namespace muo::kit {
+
+// State and progress of one trial.
+struct TrialStatus {
+  TrialState state = TrialState::kWaiting;
+  std::size_t rung = 0;   // the next rung; the current one if the trial is paused or has ended
+  TrialResult last = {};  // the newest result; its `seconds` are of all training so far
+  std::int64_t step = 0;  // last step trained, whether at a result or where a signal stopped it
+  std::string message = {};
+};
+
+// Decides which trial trains next, and up to which step. If there are rungs, it runs successive
+// halving (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification"): when all trials
+// have reached a rung, the best 1 of `factor`, and at least one, continue to the next. In
+// asynchronous mode (ASHA; Li et al. 2020, "A system for massively parallel hyperparameter tuning",
+// algorithm 2), whenever a device is free, a trial that is among the best of its rung so far
+// continues, else a new one begins; when no new ones are left, at least one continues to the last
+// rung. Trials that differ in their seed only are compared by their mean, and continue or stop
+// together; ties go to the lower number. Decisions are a function of the order of results and
+// promotions, in synchronous mode of the results alone. Thread-safe.
+class Scheduler {
+ public:
+  struct Options {
+    std::int64_t factor = 1;
+    bool asynchronous = false;
+    bool open = false;  // trials may be added until close(); excludes halving
+  };
+  // Called for each promotion, in the order of decision, before it takes effect: with the first
+  // trial of a point, and the rung that all its trials now train to. Returns false if it could not
+  // be recorded; then the promotion has no effect, and there are no more segments.
+  using Promoted = std::function<bool(std::size_t trial, std::size_t rung)>;
+  Scheduler(const SweepPlan& plan, const Options& options, Promoted promoted = {});
+
+  // Takes over the trials that have been added to the plan.
+  void add_trials();
+  void close();
+
+  // Replay what an earlier process recorded, in its order, before any other call. Promotions that
+  // follow from it are not reported again.
+  void replay_result(std::size_t trial, const TrialResult& result);
+  void replay_promotion(std::size_t trial, std::size_t rung);
+  // Adds training that a signal stopped before the end of its segment, in this process or earlier.
+  void add_part(std::size_t trial, std::int64_t step, double seconds);
+
+  // A segment of training: one trial, from its current step to step `until`.
+  struct Segment {
+    std::size_t trial = 0;
+    std::size_t rung = 0;
+    std::int64_t until = 0;
+  };
+  // Returns the next segment for a worker, and blocks until there is one. Prefers groups that the
+  // worker has captured, and among these the trial at the highest rung; then groups that no worker
+  // has captured; then the group with the most waiting trials. From then on the worker counts as
+  // having captured the group. While it blocks, it calls `waiting` every 50 ms. Empty: no segment
+  // is left, or stop() was called.
+  [[nodiscard]] std::optional<Segment> next_trial(int worker,
+                                                  const std::function<void()>& waiting = {});
+  // Records that the worker no longer has the group captured.
+  void drop_group(int worker, std::size_t group);
+  // Returns a segment of a waiting trial of the group, if there is one.
+  [[nodiscard]] std::optional<Segment> take_waiting(std::size_t group);
+  // Ends the segment with a result.
+  void finish(const Segment& segment, const TrialResult& result);
+  // Ends the segment without a result: the trial waits again.
+  void requeue(const Segment& segment);
+  // Stops a waiting trial; returns false if it does not wait.
+  bool cancel(std::size_t trial);
+  void stop();  // no more segments
+
+  [[nodiscard]] std::vector<TrialStatus> status() const;
+  // Estimates the steps that are left to train, including all steps of running segments.
+  [[nodiscard]] std::int64_t steps_left() const;
+
+ private:
+  [[nodiscard]] std::int64_t step_of(std::size_t trial, std::size_t rung) const;
+  [[nodiscard]] std::size_t rungs() const { return plan_.rungs.empty() ? 1 : plan_.rungs.size(); }
+  void add_trials_locked();
+  [[nodiscard]] std::optional<std::size_t> choose(int worker) const;
+  Segment begin(std::size_t trial);
+  [[nodiscard]] bool has_work() const;
+  void set_result(std::size_t trial, const TrialResult& result);
+  void promote(std::size_t trial);
+  [[nodiscard]] bool promote_point(std::size_t point, std::size_t rung);
+  void decide();
+  void decide_rung();
+  bool promote_one(bool at_least_one);
+  // A point all of whose trials have reached the rung, or ended before it.
+  struct PointAt {
+    double score = 0;  // mean; infinite: a trial has no finite score, or did not reach the rung
+    std::size_t point = 0;
+    bool is_beyond = false;  // a trial of it was promoted beyond the rung
+  };
+  [[nodiscard]] std::vector<PointAt> points_at(std::size_t rung) const;
+  [[nodiscard]] bool any(TrialState state) const;
+  [[nodiscard]] std::optional<std::size_t> first_waiting(std::size_t group) const;
+
+  const SweepPlan& plan_;
+  const Options options_;
+  const Promoted promoted_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<TrialStatus> trials_;
+  std::set<std::pair<int, std::size_t>> captured_;  // pairs of worker and group
+  bool open_ = false;
+  bool stopped_ = false;
+  bool replaying_ = false;
+};
+
+}  // namespace muo::kit

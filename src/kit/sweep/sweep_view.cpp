@@ -1,0 +1,155 @@
+#include "kit/sweep/sweep_view.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/text_table.h"
+#include "trainer/options/option_row.h"
+
+namespace muo::kit {
+namespace {
+
+constexpr std::size_t kMaxRows = 5;
+
+std::string_view score_name(const TrialResult& result) {
+  return result.val_bpb ? "bits/byte" : "loss";
+}
+
+std::string best_table(const SweepPlan& plan, const std::vector<TrialStatus>& status) {
+  std::vector<PointScore> best = best_points(plan, status);
+  if (best.empty()) return {};
+  best.resize(std::min(best.size(), kMaxRows));
+  const bool seeds = plan.points.front().size() > 1;
+  std::vector<std::string> head = {seeds ? "trials" : "trial"};
+  std::vector<std::string> varied = varied_options(plan);
+  if (seeds) std::erase(varied, "seed");
+  head.insert(head.end(), varied.begin(), varied.end());
+  head.insert(head.end(),
+              {"step", fmt::format("held-out {}{}", score_name(status[best[0].best_trial].last),
+                                   seeds ? ", mean" : "")});
+  if (seeds) head.emplace_back("spread");
+  Table table(std::move(head));
+  for (const PointScore& each : best) {
+    const std::vector<std::size_t>& trials = plan.points[each.point];
+    std::vector<std::string> row = {fmt::format("{}", trials.front())};
+    if (trials.back() - trials.front() + 1 != trials.size())  // seeds were added at a resume
+      row[0] = fmt::format("{}", fmt::join(trials, ","));
+    else if (trials.size() > 1)
+      row[0] += fmt::format("-{}", trials.back());
+    for (const std::string& option : varied)
+      row.push_back(trainer::short_value(value_in(plan.trials[trials.front()].point, option)));
+    row.push_back(fmt::format("{}", each.step));
+    row.push_back(fmt::format("{:.4f}", each.mean));
+    if (seeds) row.push_back(fmt::format("{:.4f}", each.spread));
+    table.add(std::move(row));
+  }
+  return table.text();
+}
+
+}  // namespace
+
+std::string point_text(const Point& point) {
+  std::string out;
+  for (const Setting& setting : point)
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", setting.option,
+                       trainer::short_value(setting.value));
+  return out;
+}
+
+std::vector<PointScore> best_points(const SweepPlan& plan, const std::vector<TrialStatus>& status) {
+  std::vector<PointScore> out;
+  for (std::size_t point = 0; point < plan.points.size(); ++point) {
+    const std::vector<std::size_t>& trials = plan.points[point];
+    const std::int64_t step = status[trials.front()].last.step;
+    if (std::ranges::any_of(trials, [&](std::size_t trial) {
+          const TrialStatus& each = status[trial];
+          return !each.last.score() || each.last.step != step;
+        }))
+      continue;
+    const auto score = [&](std::size_t trial) { return *status[trial].last.score(); };
+    const auto count = static_cast<double>(trials.size());
+    PointScore result{
+        .point = point, .step = step, .best_trial = *std::ranges::min_element(trials, {}, score)};
+    for (const std::size_t trial : trials)
+      result.mean += score(trial) / count;
+    for (const std::size_t trial : trials)
+      result.spread += std::pow(score(trial) - result.mean, 2);
+    result.spread = trials.size() > 1 ? std::sqrt(result.spread / (count - 1)) : 0;
+    out.push_back(result);
+  }
+  std::ranges::stable_sort(out, {},
+                           [](const PointScore& each) { return std::pair(-each.step, each.mean); });
+  return out;
+}
+
+SweepView::SweepView(const SweepPlan& plan, int fd, Clock::time_point now)
+    : plan_(plan), terminal_(fd), started_(now) {}
+
+std::string SweepView::trial_line(std::size_t trial, const TrialStatus& status, bool best) const {
+  const TrialResult& last = status.last;
+  std::string out = fmt::format("trial {}", trial);
+  if (status.state != TrialState::kDone) out += fmt::format(" {}", name_of(status.state));
+  if (last.score())
+    out +=
+        fmt::format(": held-out {} {:.4f} at step {}", score_name(last), *last.score(), last.step);
+  if (!status.message.empty()) out += ": " + status.message;
+  return out + fmt::format("  ({}){}", point_text(plan_.trials[trial].point),
+                           best ? "  best so far" : "");
+}
+
+void SweepView::show(const std::vector<TrialStatus>& status,
+                     const std::vector<SweepRun::Running>& running, std::int64_t steps_left,
+                     Clock::time_point now) {
+  if (shown_step_.empty())  // steps of earlier processes took none of the time since started_
+    for (const TrialStatus& before : status)
+      shown_step_.push_back(before.step);
+  shown_.resize(status.size(), TrialState::kWaiting);
+  shown_step_.resize(status.size(), 0);
+  std::size_t ended = 0, paused = 0;
+  for (std::size_t i = 0; i < status.size(); ++i) {
+    const TrialStatus& trial = status[i];
+    if (has_ended(trial.state)) ++ended;
+    if (trial.state == TrialState::kPaused) ++paused;
+    trained_ += std::max<std::int64_t>(0, trial.step - shown_step_[i]);
+    shown_step_[i] = trial.step;
+    if (trial.state == shown_[i]) continue;
+    shown_[i] = trial.state;
+    if (!has_ended(trial.state)) continue;
+    const auto score = trial.last.score();
+    const bool best = trial.state == TrialState::kDone && score && (!best_ || *score < *best_);
+    if (best) best_ = score;
+    terminal_.lines(trial_line(i, trial, best));
+  }
+  if (ended == 0 && running.empty()) return;  // workers are still capturing
+  std::int64_t under_way = 0;
+  std::vector<std::string> lines;
+  for (const SweepRun::Running& each : running) {
+    under_way += each.done - each.first;
+    lines.push_back(fmt::format("trial {} running: step {}/{}  ({})", each.trial, each.done,
+                                each.until, point_text(plan_.trials[each.trial].point)));
+  }
+  std::string text =
+      fmt::format("{} of {} trials ended, {}{} running, {}", ended, status.size(),
+                  paused > 0 ? fmt::format("{} paused at a rung, ", paused) : "", running.size(),
+                  eta_text(static_cast<double>(steps_left - under_way),
+                           static_cast<double>(trained_ + under_way),
+                           std::chrono::duration<double>(now - started_).count()));
+  if (!terminal_.is_live())
+    if (const std::vector<PointScore> best = best_points(plan_, status); !best.empty())
+      text += fmt::format(", best {:.4f} at step {}", best[0].mean, best[0].step);
+  if (terminal_.is_live())
+    text = fmt::format("{}{}{}{}", best_table(plan_, status), fmt::join(lines, "\n"),
+                       lines.empty() ? "" : "\n", text);
+  terminal_.progress(text, /*urgent=*/false, now);
+}
+
+void SweepView::finish(const std::vector<TrialStatus>& status) {
+  terminal_.clear();
+  if (const std::string table = best_table(plan_, status); !table.empty()) terminal_.lines(table);
+}
+
+}  // namespace muo::kit

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/enum_names.h"
+#include "kit/sweep/search_space.h"
+#include "trainer/run/memory_fit.h"
+#include "trainer/run/run_memory.h"
+
+namespace muo::kit {
+
+enum class TrialState : std::uint8_t {
+  kWaiting,  // for a device
+  kRunning,
+  kPaused,    // at a rung, waiting for the decision
+  kDone,      // trained to its end
+  kStopped,   // by halving, or by an external optimizer
+  kDiverged,  // non-finite loss, or too many skipped updates
+  kRefused,   // invalid options
+  kFailed,
+};
+constexpr auto names_of(TrialState) {
+  return name_list("waiting", "running", "paused", "done", "stopped", "diverged", "refused",
+                   "failed");
+}
+inline bool has_ended(TrialState state) {
+  return state != TrialState::kWaiting && state != TrialState::kRunning &&
+         state != TrialState::kPaused;
+}
+
+// Result of a trial at a rung or at its end.
+struct TrialResult {
+  TrialState state = TrialState::kDone;
+  std::int64_t step = 0;
+  std::optional<double> val_loss = {}, val_bpb = {};
+  std::optional<double> best = {};  // best score of all evaluations so far
+  double seconds = 0;               // wall time of the segment
+  std::string message = {};         // why it ended early
+
+  // The metric by which trials are compared: bits per byte where they are known, else the loss;
+  // lower is better. Empty if it is not finite.
+  [[nodiscard]] std::optional<double> score() const { return val_bpb ? val_bpb : val_loss; }
+};
+
+// One run of a sweep.
+struct Trial {
+  Point point;
+  trainer::TrainOptions options;             // before automatic options are resolved
+  std::optional<trainer::RunConfig> config;  // empty: refused
+  std::size_t group = 0;                     // index in SweepPlan::groups
+  std::string refusal;                       // why it is refused
+  std::string name = {};                     // given by an external optimizer
+};
+
+// Bytes of memory of a worker: on each of its devices, and on the host.
+struct WorkerMemory {
+  std::int64_t device = 0, host = 0;
+};
+
+// Trials that share one captured step, as they differ in options of classes kHost and kMemory only.
+struct CaptureGroup {
+  // Planned for the group's first trial. With staging memory the next trial trains while the
+  // checkpoint of the one before is written.
+  trainer::PlannedRun run;
+  WorkerMemory memory_kept = {};  // used by a worker that has captured the step
+};
+
+// All trials of a sweep, and how they run.
+struct SweepPlan {
+  std::vector<Trial> trials;
+  std::vector<CaptureGroup> groups;
+  std::vector<std::vector<std::size_t>> points;  // each: trials that differ in their seed only
+  std::vector<std::string> splitting;            // varied options that need a capture per value
+  int workers = 1;                               // number of concurrent trials
+  int trials_per_device = 1;                     // concurrent trials on each device
+  WorkerMemory worker_memory;                    // limit for all groups that a worker has captured
+  std::vector<std::int64_t> rungs;               // steps of halving; empty: no halving
+  std::string warning;                           // about the rungs; empty: none
+};
+
+// Resolves trials: all at once, or with --ask-tell one at a time.
+class SweepPlanner {
+ public:
+  // Both must outlive it. Throws InputError if nothing can be trained: no devices, too little data,
+  // halving without rungs, or every trial refused. With --ask-tell there are no trials yet, and the
+  // first group is that of the common options. Trials whose points are in `before`, from an earlier
+  // process, keep their numbers; trials that were added to the grid since then come after them.
+  SweepPlanner(const trainer::SweepOptions& options, const data::Corpus& corpus,
+               std::span<const Point> before = {});
+
+  [[nodiscard]] const SweepPlan& plan() const { return plan_; }
+  // With --ask-tell: adds a trial, and returns its number. Existing trials and groups keep their
+  // addresses, and other threads may read them at the same time. At most kMaxTrials.
+  std::size_t add(std::string name, Point point);
+
+ private:
+  void choose_devices();
+  void plan_one(std::string name, Point point);
+  void join_group(Trial& trial, trainer::RunConfig config, const std::string& key);
+  void make_group(trainer::RunConfig& config, const std::string& key);
+  void list_splitting_options();
+  void collect_points();
+  void choose_rungs();
+
+  const trainer::SweepOptions& options_;
+  const data::Corpus& corpus_;
+  trainer::TrainOptions common_;
+  trainer::MemoryBudget budget_;  // measured before training begins
+  SweepPlan plan_;
+  std::map<std::string, std::size_t> groups_;
+  std::map<std::string, std::string> refused_;
+};
+
+// Returns the option's value in a point; empty if the point does not set it.
+std::string value_in(const Point& point, std::string_view option);
+// Returns the options in which trials differ, in the order of their points.
+std::vector<std::string> varied_options(const SweepPlan& plan);
+
+// Returns the `train` command, quoted for a shell, that trains as the trial does.
+std::string train_command(const trainer::TrainOptions& options);
+
+}  // namespace muo::kit

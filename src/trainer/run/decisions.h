@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainer/checkpoint/checkpoint_saver.h"
+
+namespace muo::trainer {
+
+// Decisions of one rank for all, taken between two steps.
+struct Decisions {
+  int stop = 0;  // stop signal, or 0
+  bool ended_early = false;
+  bool too_many_skipped = false;
+  bool time_to_save = false;     // by --save-minutes
+  bool long_evaluation = false;  // the next evaluation will be long: save before it
+  std::vector<SaveResult> ended_saves = {};
+};
+
+// Serialised by process 0 for the others.
+std::string decisions_text(const Decisions& decisions);
+Decisions decisions_of(const std::string& text);
+
+}  // namespace muo::trainer

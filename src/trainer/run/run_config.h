@@ -1,0 +1,121 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/token_data.h"
+#include "graphs/run_setup.h"
+#include "optim/optimizer_options.h"
+#include "optim/sharding_plan.h"
+#include "runtime/device_group.h"
+#include "trainer/options/options.h"
+#include "trainer/run/token_count.h"
+
+namespace muo::trainer {
+
+class Checkpoint;
+
+// Totals of a run, from its start to a checkpoint.
+struct TrainedSoFar {
+  std::int64_t steps = 0, rows = 0, tokens = 0;
+};
+TrainedSoFar trained_by(const Checkpoint& checkpoint);
+
+// D and B of nanochat's scaling rules: scaling.h.
+struct ScalingTargets {
+  std::int64_t tokens = 1;        // D: the whole part of ratio x scaling parameters, at least 1
+  double reference_tokens = 1;    // D of depth 12 with the same vocabulary and extras
+  std::int64_t batch_tokens = 1;  // B, a power of two
+};
+
+// A run with every decision made.
+struct RunConfig : graphs::RunSetup {
+  // Options as given; automatic ones are filled in if no other member holds the decision.
+  // resolved() has all.
+  TrainOptions options;
+  ScalingTargets targets;
+  optim::RateScales scales;
+  GroupOptions group;
+  Tune tune = Tune::kOff;
+  TrainedSoFar trained;  // totals of the checkpoint that this run resumes; set by continue_from()
+  std::int64_t profile_begin = -1, profile_end = -1;  // steps for a profiler; -1: none
+  std::int64_t parameters = 0;                        // elements of all parameters
+  std::int64_t scaling_parameters = 0;  // elements of matrices and lm_head, for data ratios
+  std::int64_t train_tokens = 0;  // tokens of the training data, without cropped ones; 0: unknown
+  double packing_share = 1;       // share of the training data's tokens that packing keeps
+  double flops_per_token = 0;
+  double bytes_per_token = 0;      // mean over the training text, for bits per byte; 0: unknown
+  std::vector<std::string> notes;  // every automatic decision, one line each; see scaling_notes()
+
+  [[nodiscard]] int world() const { return group.world; }
+  [[nodiscard]] int ranks_here() const { return group.local().count; }  // of this process
+  [[nodiscard]] std::int64_t rows_per_step() const {
+    return group.world * step.batch * step.accumulation;
+  }
+  [[nodiscard]] std::int64_t tokens_per_step() const { return rows_per_step() * model.seq_len; }
+  [[nodiscard]] std::int64_t iterations() const { return hyper.iterations; }
+  // Rows of the run's first `steps` steps; steps >= trained.steps.
+  [[nodiscard]] std::int64_t rows_before(std::int64_t steps) const {
+    return trained.rows + (steps - trained.steps) * rows_per_step();
+  }
+  [[nodiscard]] TokenCount token_count() const {
+    return {.first_step = trained.steps, .trained = trained.tokens, .per_step = tokens_per_step()};
+  }
+  // Tokens of the remaining steps, and of the whole run; they may exceed any integer.
+  [[nodiscard]] double tokens_left() const {
+    return static_cast<double>(iterations() - trained.steps) *
+           static_cast<double>(tokens_per_step());
+  }
+  [[nodiscard]] double horizon_tokens() const {
+    return static_cast<double>(trained.tokens) + tokens_left();
+  }
+  // Maximum rows of an evaluation; independent of the number of devices.
+  [[nodiscard]] std::int64_t eval_rows() const {
+    return (options.evaluation.tokens.value() + model.seq_len - 1) / model.seq_len;
+  }
+  [[nodiscard]] optim::NumberFormats formats() const;
+  // True if fit_memory() may make the batch smaller.
+  [[nodiscard]] bool batch_is_automatic() const { return !options.batch.device_rows; }
+  [[nodiscard]] TrainOptions resolved() const;  // the contents of config.toml
+  // True if gradients are bf16 and whole on each rank, as further micro-steps would have to add to
+  // them.
+  [[nodiscard]] bool needs_one_micro_step() const;
+};
+
+// True if something done every `every` steps (-1 or empty: never) is due after `step`.
+inline bool is_due(std::optional<std::int64_t> every, std::int64_t step) {
+  return every.value_or(-1) > 0 && step % *every == 0;
+}
+// True if a checkpoint is due by --save-minutes when the last one is `age` old.
+bool is_due(const SaveOptions& save, std::chrono::duration<double> age);
+
+// Fills in automatic options and checks the others: automatic sizes are rounded to the nearest
+// feasible ones and noted; explicit ones that cannot work throw InputError with the nearest
+// feasible values. A corpus without `train` (for `plan`) is used for its vocabulary only.
+RunConfig resolve(const TrainOptions& options, const data::Corpus& corpus);
+
+// Makes the run continue from a checkpoint: totals from the start of the run, and automatic numbers
+// of steps, then include what was trained.
+void continue_from(RunConfig& run, const TrainedSoFar& trained);
+
+// The state that is sharded; by default the most that the strategy can shard, up to the optimizer's
+// state.
+optim::Shard shard_of(const ShardingOptions& options);
+
+// Switches the run to another strategy, with the run's sharding or, for one other than `ddp`, at
+// least the optimizer's state; false if the strategy cannot shard as much.
+bool use_strategy(RunConfig& config, const optim::Strategy& strategy);
+
+// The run's sharding plan; `params` are gpt_parameters(config.model).
+optim::ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params);
+
+// Attention kernels of the run's training steps, one line per window: forward and gradients. Empty
+// on the host, which has a single implementation. The first call may take seconds, as cuDNN's plans
+// are made. Throws InputError if --attention cannot be met.
+std::vector<std::string> attention_notes(const RunConfig& config);
+
+}  // namespace muo::trainer

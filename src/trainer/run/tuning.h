@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "trainer/run/run_config.h"
+
+namespace muo::trainer {
+
+// Selects the algorithms of GPU matrix products: by --gemm-table, by a file of the user's cache
+// (--tune), or as the library proposes. The cache has a file for each kind of GPU and version of
+// the library, shared by concurrent runs: a writer keeps what others measured. A cache that cannot
+// be read or written only costs a run the time to measure.
+class Tuning {
+ public:
+  // Must precede the first product of the process.
+  explicit Tuning(const RunConfig& config);
+  // Saves what has been measured since the last call. May be called from any thread, one at a time.
+  // Throws Error for a --gemm-table only.
+  void keep();
+  // Makes all processes compute a product with the algorithm of the lowest-numbered process that
+  // has measured it; otherwise replicas of weights would drift apart. Collective; called between
+  // the passes of the warm-up. `processes` may be null.
+  void agree(ProcessGroup* processes);
+  // Returns the notes since the last call.
+  std::vector<std::string> take_notes();
+
+ private:
+  bool is_on_ = false;          // equal in all processes
+  std::filesystem::path path_;  // empty: nothing is measured
+  bool is_required_ = false;    // by --gemm-table
+  std::vector<std::string> notes_;
+};
+
+// $XDG_CACHE_HOME/muograph or ~/.cache/muograph; empty if neither variable is set.
+std::filesystem::path cache_folder();
+
+// For `doctor`: the files of the cache, and the number of products in each.
+std::vector<std::string> describe_tuning();
+
+}  // namespace muo::trainer

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kernels/metrics.h"
+#include "trainer/train/update_sizes.h"
+
+namespace muo::trainer {
+
+// Lines of metrics.jsonl, without the newline. Always valid JSON: a non-finite number is null, and
+// "nonfinite" is then true; an unknown one (no text, no peak) is null without it.
+
+// {"kind":"train","step":..,"tokens":..,"loss":..,"lr_multiplier":..,"muon_momentum":..,
+//  "muon_weight_decay":..,"grad_norm":..,"step_ms":..,"tokens_per_s":..,"mfu":..}
+// A step that is not ordinary also has "skipped":"nonfinite" or "outlier" if its update was not
+// committed, "bad_number":".." if the non-finite value is known, "loss_deviations":.. and
+// "norm_deviations":.. if it is an outlier, and "gradient_scale":.. if it was clipped.
+// `tokens`: trained by the run, including this step. `mfu`: model FLOPs (flops_per_token) per
+// second, as a fraction of the devices' peak: a GPU's as its maker states it, a CPU's as measured
+// at the start. Masked pairs of attention count as computed, so that it can exceed the real rate.
+std::string train_line(const MetricsRecord& record, std::int64_t tokens, double step_ms,
+                       double tokens_per_s, std::optional<double> mfu,
+                       std::string_view bad_number = {});
+
+// {"kind":"eval","step":..,"val_loss":..,"val_bpb":..}
+std::string eval_line(std::int64_t step, double val_loss, std::optional<double> val_bpb);
+
+// {"kind":"update","step":..,"matrices_rms":..,"matrices_ratio":..,"matrices_u_rms":..,
+//  "wte_rms":..,"wte_ratio":..}
+// and so on for each group (update_sizes.h); only Muon's group has u_rms; a ratio to weights that
+// are all 0 is null. Written only for steps whose update was committed.
+std::string update_line(const UpdateSizes& sizes);
+
+// {"kind":"matrices","step":..,"layer_ratio":[..],"rms":{"transformer.h.0.attn.c_q.weight":..},
+//  "ratio":{..},"u_rms":{..}}
+std::string matrices_line(const UpdateSizes& sizes);
+
+// {"kind":"alarm","step":..,"alarm":"throughput","text":".."} (alarms.h)
+std::string alarm_line(std::int64_t step, std::string_view kind, std::string_view text);
+
+// {"kind":"sample","step":..,"text":".."}; bytes of `text` that are not UTF-8 become U+FFFD.
+std::string sample_line(std::int64_t step, std::string_view text);
+
+}  // namespace muo::trainer

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kernels/metrics.h"
+#include "trainer/run/token_count.h"
+#include "trainer/train/alarms.h"
+#include "trainer/train/update_sizes.h"
+
+namespace muo::trainer {
+
+class EventLog;
+
+// Verbosity of messages.
+enum class Verbosity : std::uint8_t {
+  kQuiet,  // warnings, alarms and results
+  kUsual,
+  kVerbose,  // also every automatic decision
+};
+
+struct LoggerOptions {
+  std::filesystem::path metrics;  // metrics.jsonl, appended to; empty: none
+  std::int64_t first_step = 0;    // step to resume at; records from it on are dropped first
+  std::int64_t iterations = 0;    // of the whole run, for progress
+  TokenCount tokens = {};
+  double bytes_per_token = 0;  // for bits per byte; 0: not shown
+  double flops_per_token = 0;
+  double peak_flops = 0;          // of all devices together, for mfu; 0: unknown, mfu is null
+  std::int64_t log_every = 1;     // steps between train and update records in metrics.jsonl
+  std::int64_t warmup_steps = 0;  // first step with alarms about the size of an update
+  std::shared_ptr<EventLog> events = {};  // TensorBoard log; null: none
+  std::filesystem::path log = {};  // file of all messages and occasional progress; empty: none
+  int terminal = 1;                // file descriptor of progress and messages; -1: silent
+  Verbosity verbosity = Verbosity::kUsual;  // of the terminal; `log` gets every message
+  bool alarms = true;
+  double max_waiting = Alarms::kMaxWaiting;  // alarm above this share of a step spent on data
+  std::int64_t device_memory = 0;  // in bytes, for the status line; 0: the process's memory
+};
+
+// Writes metrics.jsonl, TensorBoard's events, output.log and the terminal on a thread of its own.
+// Calls only copy into a queue allocated at the start, so that devices do not wait for disk or
+// terminal; when the queue is full (4,096 records), the next call waits for a line to be written,
+// and a warning is logged. Calls must come from one thread, except flush().
+//
+// If metrics.jsonl cannot be written, the next call, at the latest close(), throws WriteError. The
+// same holds for TensorBoard's events unless EventLog::may_fail(), in which case a warning is
+// logged. A terminal that goes away is ignored: the run continues.
+class Logger {
+ public:
+  explicit Logger(const LoggerOptions& options);
+  ~Logger();  // calls close(), but discards its error
+  Logger(const Logger&) = delete;
+  Logger& operator=(const Logger&) = delete;
+
+  // Logs a training step, its duration, and how much of it was spent waiting for the batch.
+  // `bad_number`: the non-finite value, if known.
+  void train(const MetricsRecord& record, double step_ms, std::string bad_number = {},
+             double waited_ms = 0);
+  // Logs the size of a step's committed update. Called after train() for that step.
+  void update(UpdateSizes sizes);
+  // val_bpb: negative if the tokens' bytes are unknown.
+  void eval(std::int64_t step, double val_loss, double val_bpb);
+  // Logs one or more lines of text; control characters are escaped. Shown at verbosity `from` and
+  // above; text that begins with "warning:" is always shown.
+  void note(std::string_view text, Verbosity from = Verbosity::kUsual);
+  void sample(std::int64_t step, std::string_view text);  // to metrics.jsonl and the terminal
+  // Sets the activity that a terminal shows once it has lasted a second, such as an evaluation.
+  // `what` is a literal; null: none.
+  void busy(const char* what);
+  // Logs a summary of the training steps so far (tokens, FLOPs, time, speed, mfu), and the last and
+  // the best evaluation.
+  void summary();
+  // Waits until everything submitted is on the disk; false after `patience`, or if it could not be
+  // written. May be called from any thread, also after close().
+  bool flush(std::chrono::seconds patience = std::chrono::seconds(2));
+  // Writes everything submitted and joins the thread. Throws WriteError. Idempotent.
+  void close();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace muo::trainer

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/token_data.h"
+#include "runtime/interruption.h"
+#include "trainer/run/decisions.h"
+#include "trainer/run/run_config.h"
+#include "trainer/train/captured_rank.h"
+#include "trainer/train/open_run.h"
+
+namespace muo::trainer {
+
+// State shared by the ranks of a training run. Only rank 0 uses its log.
+struct TrainingRun {
+  const RunConfig& config;
+  const data::Corpus& corpus;
+  RunFiles& files;
+  const std::atomic<int>& signal;  // stop signal received, or 0
+  // Step at which the run ends early, with a checkpoint and as it does at its last step.
+  std::int64_t until = std::numeric_limits<std::int64_t>::max();
+  const std::atomic<bool>* end_early = nullptr;  // if true, ends after the current step
+  std::optional<bool> evaluate_at_end = {};      // at the end; empty: if the run evaluates at all
+  bool last_save_in_background = false;  // in the background, for the saver's owner to await
+  // Called by rank 0 after each evaluation.
+  std::function<void(std::int64_t step, const EvalResult& result)> on_evaluation = {};
+
+  // Results, written by rank 0. `steps_done` may be read at any time, the others only after the
+  // run.
+  std::atomic<std::int64_t> steps_done = 0;
+  std::int64_t skipped = 0;  // updates
+  std::optional<EvalResult> last_evaluation = {};
+
+  Decisions decided = {};  // taken before the current step
+
+  // Abandons the current step, evaluation or sample, unless a step is being committed. Called once
+  // `signal` is not 0, from any thread.
+  void interrupt();
+  std::mutex interrupting = {};
+  Interruption* interruption = nullptr;  // null unless ranks train
+};
+
+// Trains one rank with its captured state: restores or initializes weights, then runs steps,
+// evaluations and saves. Collective. A run that skips too many updates ends early, with
+// run.decided.too_many_skipped.
+void train_run(CapturedRank& captured, TrainingRun& run);
+
+// One-line error message of such a run.
+std::string too_many_skipped_text(const TrainingRun& run);
+
+// Expected seconds of an evaluation of `rows` rows if `steps` training steps took `seconds`: a
+// third of a step's time per row, as there is only a forward pass.
+double expected_evaluation_seconds(const RunConfig& config, std::int64_t rows, std::int64_t steps,
+                                   double seconds);
+
+}  // namespace muo::trainer

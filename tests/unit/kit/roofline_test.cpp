@@ -1,0 +1,300 @@
+#include "kit/plan/roofline.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/files.h"
+#include "trainer/run/described_gpu.h"
+
+namespace muo::kit {
+namespace {
+
+using nlohmann::json;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+struct Predicted {
+  trainer::RunConfig config;
+  GpuRates rates;
+  Roofline roofline;
+};
+// nanochat's model of this depth on one GPU, with 524,288 tokens per step.
+Predicted predicted(const std::string& gpu, std::int64_t depth, std::int64_t rows,
+                    std::optional<bool> deterministic = true) {
+  const trainer::DescribedAttention attention(trainer::described_gpu("h100"));
+  trainer::TrainOptions options;
+  options.model.depth = depth;
+  options.data.vocab_size = 32768;
+  options.devices.described = gpu;
+  options.batch.device_rows = rows;
+  options.batch.total_tokens = 524288;
+  options.batch.iterations = 10;
+  options.numbers.deterministic = deterministic;
+  Predicted out{trainer::resolve(options, data::vocabulary_only(options.data)), gpu_rates(gpu), {}};
+  out.roofline = predict_step(out.config, out.rates);
+  return out;
+}
+json as_json(const Predicted& p) {
+  return json::parse(roofline_json(p.config, p.roofline, p.rates));
+}
+
+// The rates are frozen, so that only changed nodes change the result. With the first rates it was
+// 131.25, 119.38, 219.14 and 334.66 ms (tests/bench/results/2026-11-26-predicted-h100.jsonl).
+TEST(Roofline, OfNanochatsModelsOnAnH100) {
+  struct Known {
+    std::int64_t depth, rows;
+    bool deterministic;
+    double micro_step_ms;
+  };
+  for (const Known& k : {Known{12, 32, true, 102.16}, Known{12, 32, false, 100.24},
+                         Known{20, 16, true, 179.63}, Known{24, 16, true, 279.09}}) {
+    const json plan = as_json(predicted("h100", k.depth, k.rows, k.deterministic));
+    EXPECT_NEAR(plan["micro_step_ms"].get<double>(), k.micro_step_ms, 0.01) << k.depth;
+  }
+}
+
+TEST(Roofline, CountsWhatTheModelsFormulaCounts) {
+  const Predicted p = predicted("h100", 12, 32);
+  const json plan = as_json(p);
+  double flops = 0, ms = 0;
+  for (const json& row : plan["operations"]) {
+    ms += row["ms"].get<double>();
+    if (row["kind"] != "optimizer" && row["operation"].get<std::string>().starts_with("gemm"))
+      flops += 1e9 * row["gflop"].get<double>();
+  }
+  const auto tokens = static_cast<double>(p.config.tokens_per_step());
+  const double products =
+      (model::flops_per_token(p.config.model) - model::attention_flops_per_token(p.config.model)) *
+      tokens;
+  EXPECT_NEAR(flops / products, 1, 1e-3);  // nanochat's formula includes the few FLOPs of gates
+  EXPECT_NEAR(plan["step_ms"].get<double>(), ms, 1e-6 * ms);  // one device: no overlap
+  EXPECT_NEAR(plan["utilisation"].get<double>(),
+              model::flops_per_token(p.config.model) * tokens / (1e-3 * ms) / 989e12, 1e-6);
+}
+
+TEST(Roofline, AProductTakesWholeWavesOfTiles) {
+  const GpuRates rates = gpu_rates("h100");
+  // 512 x 3 tiles of 128 x 256 on 132 multiprocessors: 11.6 waves are 12.
+  const ProductTime y = predict_product({.m = 65536, .k = 768, .n = 768}, rates, 0.87);
+  const double tile = 2.0 * 128 * 256 * 768 / (842e12 / 132);
+  EXPECT_EQ(y.tiles, 1536);
+  EXPECT_EQ(y.waves, 12);
+  EXPECT_NEAR(y.seconds, 12 * (tile + 2e-6) / 0.87, 1e-12);
+  // 18 tiles: k split into 7 parts fills the GPU, and their sums fit into the workspace.
+  const ProductTime dw = predict_product({.m = 768, .k = 65536, .n = 768}, rates, 0.87);
+  EXPECT_EQ(dw.tiles, 126);
+  EXPECT_EQ(dw.waves, 1);
+  // 96 tiles of 128 x 192 in 4 parts fill three waves; a workspace of 32 MiB suffices for 3 parts
+  // of 72 tiles.
+  const Product wide{.m = 768, .k = 65536, .n = 3072};
+  EXPECT_EQ(predict_product(wide, rates, 0.87).tiles, 384);
+  GpuRates small = rates;
+  small.split_bytes = 32 << 20;
+  EXPECT_EQ(predict_product(wide, small, 0.87).tiles, 216);
+}
+
+trainer::TrainOptions depth_12_on_h100() {
+  trainer::TrainOptions options;
+  options.model.depth = 12;
+  options.devices.described = "h100";
+  options.batch.iterations = 10;
+  return options;
+}
+
+TEST(Roofline, CollectivesGoOnBesideKernels) {
+  const trainer::DescribedAttention attention(trainer::described_gpu("h100"));
+  trainer::TrainOptions options = depth_12_on_h100();
+  options.devices.count = 8;
+  const trainer::RunConfig config = trainer::resolve(options, data::vocabulary_only(options.data));
+  const Roofline roofline = predict_step(config, gpu_rates("h100"));
+  EXPECT_GT(roofline.collectives, 0);
+  EXPECT_GT(roofline.step, roofline.kernels);
+  EXPECT_LT(roofline.step, roofline.kernels + roofline.collectives);
+  const json plan = json::parse(roofline_json(config, roofline, gpu_rates("h100")));
+  const double flops =
+      model::flops_per_token(config.model) * static_cast<double>(config.tokens_per_step());
+  const double share = flops / roofline.step / (8 * 989e12);
+  EXPECT_NEAR(plan["utilisation"].get<double>(), share, 1e-9);
+  EXPECT_THAT(roofline_text(config, roofline, gpu_rates("h100")),
+              HasSubstr(fmt::format("{:.1f}% of 989 TFLOP/s", 100 * share)));
+}
+
+TEST(Schedule, ANodeWaitsForItsResourceAndForWhatItFollows) {
+  GraphTrace trace;
+  std::vector<double> seconds;
+  std::vector<bool> collective;
+  const auto add = [&](bool on_link, double time, std::vector<std::uint32_t> after) {
+    trace.nodes.push_back({.name = "node", .after = std::move(after), .accesses = {}});
+    seconds.push_back(time);
+    collective.push_back(on_link);
+    return schedule(trace, seconds, collective).seconds;
+  };
+  EXPECT_EQ(add(false, 10, {}), 10);
+  EXPECT_EQ(add(false, 4, {}), 14);   // after the first kernel
+  EXPECT_EQ(add(true, 7, {0}), 17);   // overlaps the second kernel, from 10 on
+  EXPECT_EQ(add(true, 5, {0}), 22);   // after the first collective
+  EXPECT_EQ(add(false, 1, {2}), 22);  // from 17 on, overlaps the second collective
+  EXPECT_EQ(add(false, 5, {}), 23);   // from 18 on
+  EXPECT_EQ(schedule(trace, seconds, collective).longest_chain, 3);
+}
+
+TEST(Roofline, ASymmetricProductTakesTheTimeOfItsComputedTiles) {
+  const trainer::DescribedAttention attention(trainer::described_gpu("h100"));
+  trainer::TrainOptions options = depth_12_on_h100();
+  options.optimizer.newton_schulz = "symmetric";
+  const trainer::RunConfig config = trainer::resolve(options, data::vocabulary_only(options.data));
+  const GpuRates rates = gpu_rates("h100");
+  const Roofline roofline = predict_step(config, rates);
+  int found = 0;
+  for (const PredictedOperation& row : roofline.operations) {
+    Product whole;
+    if (row.work.name != "symmetric_product") continue;
+    if (std::sscanf(row.work.shape.c_str(), "%*s %ldx%ldx%ld x%ld", &whole.m, &whole.k, &whole.n,
+                    &whole.batch) < 3 ||
+        whole.n < 768)
+      continue;  // gates are too small to be bound by tiles
+    ++found;
+    const auto calls = static_cast<double>(row.work.calls);
+    const double part = row.work.flops / calls / whole.flops();
+    EXPECT_DOUBLE_EQ(part, 36.0 / 64);  // blocks up to the diagonal, of 8 x 8 with 96 rows each
+    EXPECT_NEAR(row.work.seconds / calls - rates.node_seconds,
+                part * predict_product(whole, rates, rates.product_share).seconds, 1e-9);
+  }
+  EXPECT_EQ(found, 4);
+}
+
+// rms_norm reads and writes 65536 rows of 768 bf16 elements, and writes one fp32 number per row.
+TEST(Roofline, CountsInPowersOfTen) {
+  const Predicted p = predicted("h100", 12, 32);
+  const json plan = as_json(p);
+  std::map<std::string, double> gb;
+  for (const json& row : plan["operations"]) {
+    gb[row["kind"]] += row["mb"].get<double>() / 1e3;
+    if (row["operation"] == "rms_norm") {
+      EXPECT_NEAR(row["mb"].get<double>() / row["calls"].get<double>(), 201.588736, 1e-6);
+    }
+  }
+  const std::string text = roofline_text(p.config, p.roofline, p.rates);
+  const auto micro = static_cast<double>(p.config.step.accumulation);
+  for (const json& kind : plan["kinds"]) {
+    const double of_kind = gb.at(kind["kind"]);
+    EXPECT_NEAR(kind["gb"].get<double>(), of_kind, 1e-6 * of_kind);
+    EXPECT_THAT(text, ContainsRegex(kind["kind"].get<std::string>() + " +[0-9.]+ +[0-9.]+ +" +
+                                    fmt::format("{:.1f} ", of_kind / micro)));
+  }
+}
+
+TEST(Roofline, OtherGpusAreScaledFromPublishedRates) {
+  const GpuRates h100 = gpu_rates("h100"), h200 = gpu_rates("h200"), a100 = gpu_rates("a100");
+  EXPECT_DOUBLE_EQ(h200.tile_flops, h100.tile_flops);
+  EXPECT_DOUBLE_EQ(h200.memory_rate, h100.memory_rate * 4.8 / 3.35);
+  EXPECT_DOUBLE_EQ(a100.tile_flops, h100.tile_flops * 312 / 989);
+  EXPECT_DOUBLE_EQ(a100.node_seconds, h100.node_seconds);
+  const Predicted p = predicted("a100", 4, 32);
+  EXPECT_THAT(roofline_text(p.config, p.roofline, p.rates), HasSubstr("scaled"));
+}
+
+TEST(Roofline, RatesOfAFileReplaceSome) {
+  const test::TemporaryDirectory folder;
+  const auto write = [&](const std::string& text) {
+    std::string path = folder.path() / "rates.json";
+    test::write_file(path, text);
+    return path;
+  };
+  const GpuRates rates = gpu_rates(write(R"({"gpu": "h200", "node_seconds": 5e-6})"));
+  EXPECT_EQ(rates.node_seconds, 5e-6);
+  EXPECT_EQ(rates.memory_rate, gpu_rates("h200").memory_rate);
+  EXPECT_THAT(test::message_of<InputError>(
+                  [&] { gpu_rates(write(R"({"gpu": "h100", "node_second": 1})")); }),
+              HasSubstr("unknown rate 'node_second'; did you mean 'node_seconds'?"));
+  EXPECT_THAT(test::message_of<InputError>(
+                  [&] { gpu_rates(write(R"({"gpu": "h100", "link_rate": -1})")); }),
+              HasSubstr("link_rate is -1, not a number above 0"));
+  EXPECT_THAT(test::message_of<InputError>(
+                  [&] { gpu_rates(write(R"({"gpu": "h100", "product_share": 1.5})")); }),
+              HasSubstr("product_share is 1.5, not a number above 0 and up to 1"));
+  for (const std::string& name : {folder.path().string(), std::string("h100.json")})
+    EXPECT_THAT(test::message_of<InputError>([&] { gpu_rates(name); }),
+                HasSubstr("neither a file"));
+  EXPECT_THAT(test::message_of<InputError>([&] { gpu_rates(write(R"({"gpu": "b300"})")); }),
+              HasSubstr("unknown \"gpu\" 'b300': give one of h100"));
+  EXPECT_THAT(test::message_of<InputError>([&] { gpu_rates(write("[]")); }),
+              HasSubstr("not a JSON object"));
+  EXPECT_THAT(test::message_of<InputError>([&] { gpu_rates("h900"); }),
+              HasSubstr("neither a file nor a known GPU"));
+}
+
+TEST(Roofline, MeasuredKernelsReplaceRates) {
+  const test::TemporaryDirectory folder;
+  const std::string path = folder.path() / "kernels.jsonl";
+  Predicted p = predicted("h100", 12, 32);
+  p.config.model.fused_products = false;  // so that each kernel is in the table
+  p.roofline = predict_step(p.config, p.rates);
+  const double forward = predict_product({.m = 65536, .k = 768, .n = 3072}, p.rates, 0.87).seconds;
+  const double flops = 2.0 * 65536 * 768 * 3072;
+  const auto row = [](const char* kernel, const char* dtype, double us, const char* of,
+                      double rate) {
+    return json{{"kernel", kernel}, {"dtype", dtype}, {"us", us}, {of, rate}}.dump() + "\n";
+  };
+  test::write_file(
+      path, json{{"device", "NVIDIA H100 80GB HBM3, 79 GiB"}, {"copy_gb_per_s", 2000}}.dump() +
+                "\n" +
+                row("gemm/forward/768x3072", "bf16", 2e6 * forward, "tflops",
+                    flops / (2 * forward) / 1e12) +
+                row("relu_squared", "bf16", 1, "gb_per_s", 1000) +
+                row("relu_squared", "fp32", 1, "gb_per_s", 1) +
+                row("attention/window512", "bf16", 1, "tflops", 100) +
+                row("attention/window2047/documents4", "bf16", 1, "tflops", 1));
+  apply_measured(p.rates, path);
+  const Roofline now = predict_step(p.config, p.rates);
+  const auto ms_of = [&](const Roofline& roofline, const std::string& name,
+                         const std::string& shape) {
+    for (const PredictedOperation& found : roofline.operations)
+      if (found.work.name == name && found.work.shape == shape)
+        return (found.work.seconds / static_cast<double>(found.work.calls) - p.rates.node_seconds) *
+               1e3;
+    return 0.0;
+  };
+  EXPECT_NEAR(ms_of(now, "gemm", "NT 65536x768x3072"), 2e3 * forward, 1e-9);
+  EXPECT_NEAR(ms_of(now, "gemm", "NT 65536x3072x768"),
+              2 * ms_of(p.roofline, "gemm", "NT 65536x3072x768"), 1e-9);
+  EXPECT_NEAR(ms_of(now, "relu_squared", ""), 2 * 65536.0 * 3072 * 2 / 1e12 * 1e3, 1e-9);
+  EXPECT_NEAR(ms_of(now, "rms_norm", ""), 1.5 * ms_of(p.roofline, "rms_norm", ""), 1e-9);
+  EXPECT_EQ(ms_of(now, "attention", "32x2048x6x128"),
+            ms_of(p.roofline, "attention", "32x2048x6x128"));
+  EXPECT_NEAR(ms_of(now, "attention", "32x2048x6x128 w512") * 100,
+              ms_of(p.roofline, "attention", "32x2048x6x128 w512") * 355, 1e-6);
+  const auto refused = [&](const json& line) {
+    test::write_file(path, line.dump() + "\n");
+    return test::message_of<InputError>([&] { apply_measured(p.rates, path); });
+  };
+  EXPECT_THAT(refused({{"device", "NVIDIA A100"}}), HasSubstr("give the same GPU"));
+  EXPECT_THAT(refused({{"copy_gb_per_s", 0}}), HasSubstr("jsonl:1: copy_gb_per_s is 0"));
+  EXPECT_THAT(refused({{"dtype", "bf16"}, {"us", 1}}), HasSubstr("not a line of"));
+  EXPECT_THAT(refused({{"dtype", "bf16"}, {"kernel", "add"}, {"us", 1}, {"gb_per_s", -5}}),
+              HasSubstr("gb_per_s is -5"));
+  EXPECT_THAT(refused({{"dtype", "fp32"}}), HasSubstr("no time of a bf16 kernel"));
+  EXPECT_THAT(
+      test::message_of<InputError>([&] { apply_measured(p.rates, folder.path() / "none"); }),
+      HasSubstr("cannot be read"));
+}
+
+TEST(Roofline, ADescribedGpuRunsNothing) {
+  const BackendPlugin& backend = trainer::described_backend(trainer::described_gpu("h100"));
+  EXPECT_EQ(backend.name(0), "NVIDIA H100 80GB HBM3");
+  EXPECT_THAT(test::message_of<Error>([&] { backend.make_device(0, 0); }),
+              HasSubstr("cannot execute"));
+}
+
+}  // namespace
+}  // namespace muo::kit
