@@ -16,7 +16,8 @@ OUT = pathlib.Path(__file__).resolve().parent.parent / "docs" / "architecture.sv
 WIDTH, HEIGHT, MARGIN, GAP = 1120, 966, 20, 8
 
 # The columns of each room, out of twelve. Rows follow from ROOMS; levels() compares the result with it.
-COLUMNS = {"cli": (0, 12), "kit": (0, 12), "trainer": (0, 12), "graphs": (0, 9), "model": (0, 4.5), "optim": (4.5, 9), "kernels": (0, 9),
+COLUMNS = {"cli": (0, 12), "kit": (0, 12), "trainer": (0, 12), "graphs": (0, 9), "model": (0, 4.5),
+           "optim": (4.5, 9), "kernels": (0, 9),
            "data": (9, 12), "runtime": (0, 12), "base": (0, 12)}
 HOLDS = {"cli": ["the program and its commands"], "kit": ["what reads, searches and explains runs"],
          "trainer": ["one training run"], "graphs": ["the captured training and evaluation steps, a rank's state"],
@@ -28,7 +29,8 @@ WING_HOLDS = {"trainer/options": "option tables", "trainer/checkpoint": "run dir
               "trainer/infer": "samples", "trainer/train": "the loop", "kit/sweep": "many runs", "kit/bench": "measured",
               "kit/plan": "predicted", "kit/report": "the page", "kit/export": "other formats",
               "runtime/memory": "arenas, memory plan", "runtime/comm": "communicators"}
-FILL = {"cli": "#f7e3e3", "kit": "#f9ead9", "trainer": "#f3dcea", "graphs": "#ece3f5", "model": "#cfe3f7", "optim": "#f8dcb4", "kernels": "#d5ecd0",
+FILL = {"cli": "#f7e3e3", "kit": "#f9ead9", "trainer": "#f3dcea", "graphs": "#ece3f5", "model": "#cfe3f7",
+        "optim": "#f8dcb4", "kernels": "#d5ecd0",
         "data": "#e3eef0", "runtime": "#eceadb", "base": "#e8e8e8"}
 ROW, ROOMS_TOP, LANE, BETWEEN, LANES_TOP = 56, 66, 40, 42, 668
 LEFT, END = 104, 1027  # x of the step's begin and end

@@ -190,27 +190,29 @@ def outcome(test, backend, number, limit):
 
 def judge(mutants, report):
     """Runs the tests of the mutants of the current build: first without any, then with each. Adds results to
-    `report`."""
-    clean, wrong = {}, set()
+    `report`. Returns the tests that fail without any, whose mutants are not judged."""
+    clean, broken = {}, set()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         pairs = sorted({(test, one.backend) for one in mutants for test in one.tests})
         patched = mutants[0].patch
         for pair, (failed, seconds) in zip(pairs, pool.map(lambda pair: ("", 60) if patched else outcome(*pair, 0, 900), pairs)):
             if failed:
                 print(f"{pair[0]} fails without any mutant: {failed}", flush=True)
-                wrong.add(pair)
+                broken.add(pair)
             clean[pair] = seconds
 
         def tried(one):
             return [outcome(test, one.backend, one.number, max(60, 10 * clean[test, one.backend])) for test in one.tests]
 
-        for one, results in zip(mutants, pool.map(tried, mutants)):
-            killed = all(failed for failed, _ in results) and not any((test, one.backend) in wrong for test in one.tests)
+        judged = [one for one in mutants if not any((test, one.backend) in broken for test in one.tests)]
+        for one, results in zip(judged, pool.map(tried, judged)):
+            killed = all(failed for failed, _ in results)
             seconds = sum(taken for _, taken in results)
             said = "; ".join(f"{test}: {failed or 'PASSES'}" for test, (failed, _) in zip(one.tests, results))
             print(f"{'killed' if killed else 'ALIVE'} in {seconds:.0f} s: {one.name}: {said}", flush=True)
             report.append({"name": one.name, "file": one.file, "killed": killed, "seconds": round(seconds, 1),
                                      "by": one.tests, "survivor": bool(one.survives)})
+    return broken
 
 
 def draw(count, seed, since):
@@ -255,7 +257,7 @@ def main():
     flags = pathlib.Path("/proc/cpuinfo").read_text().split()
     left_out = [one for one in mutants if one.cpu and one.cpu not in flags]
     mutants = [one for one in mutants if not one.equivalent and one not in left_out]
-    results = []
+    results, broken = [], set()
 
     def write():  # after every build, because a run takes an hour
         report = {"date": time.strftime("%Y-%m-%d"), "commit": run("git", "-C", ROOT, "rev-parse", "HEAD").stdout.strip()[:12],
@@ -268,7 +270,7 @@ def main():
     for batch in builds_of(mutants):
         build(batch)
         print(f"{len(batch)} mutants built, {time.monotonic() - begin:.0f} s so far", flush=True)
-        judge(batch, results)
+        broken |= judge(batch, results)
         if given.json:
             write()
     killed = [one for one in results if one["killed"]]
@@ -280,7 +282,7 @@ def main():
         print(f"left out, as this CPU has no {one.cpu}: {one.name}")
     for name in revived:
         print(f"killed, and called a survivor: {name}")
-    return 1 if revived or share < GOAL else 0
+    return 1 if broken or revived or share < GOAL else 0
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 # because processes that it starts by its own name would lack its libraries.
 #   scripts/unpack_packages.sh PACKAGE...
 #   scripts/unpack_packages.sh list      prints the packages that were requested before and are complete
-# That list is bin/packages in the folder. An interrupted call changes nothing in bin/, and the next one unpacks its
+# bin/packages in the folder holds the list. An interrupted call changes nothing in bin/, and the next one unpacks its
 # packages again.
 # Exit codes: 0 available; 3 not available, and one line on standard error says why and what to do.
 set -euo pipefail

@@ -2,7 +2,7 @@
 
 namespace muo::optim::strategies {
 
-// As in dion: matrices of one shape, `world` per bucket, each spread over all ranks by elements.
+// As in dion: a bucket has `world` matrices of one shape, each sharded by elements over all ranks.
 // One all-to-all collects matrix i at rank i, another returns the updates.
 // Cost: in addition to the 2 (N-1)/N of the matrices that owners of whole matrices send, another 2
 // (N-1)/N^2 in two collectives per bucket to which every rank contributes equally; the tail of each

@@ -84,7 +84,7 @@ TEST_F(SimtProcesses, TrainTheBitsOfOneProcess) {
   }
 }
 
-// As if a launcher showed each process its own GPU, but it is the same one.
+// Simulates a launcher that shows each process one GPU, which is the same GPU for all.
 TEST_F(SimtProcesses, WithOneGpuBetweenThemAreRefused) {
   EXPECT_EQ(run_two("run", "--devices 1", /*gpus=*/1), (std::vector{2, 2}));
   for (const int process : {0, 1})

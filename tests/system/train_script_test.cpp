@@ -205,7 +205,7 @@ TEST_F(TrainScript, BuildsThePlugInForTheGpusThatAreThere) {
   // Sizes for GPUs are only used if the program can use the GPUs.
   EXPECT_THAT(train("", "MUO_TEST_GPU_WORKS=3").out, HasSubstr("quick.toml"));
   EXPECT_THAT(train("--config mine.toml").out, HasSubstr("train --config mine.toml\n"));
-  // As if there were no GPUs.
+  // A host run is treated like one on a machine without GPUs.
   for (const char* arguments : {"--backend host", "--backend=host"}) {
     EXPECT_THAT(train(arguments).out, HasSubstr("quick.toml"));
     EXPECT_THAT(done(), Not(HasSubstr("muograph_cuda")));

@@ -83,7 +83,7 @@ TEST(BoxMuller, IsExactAtTheEndsAndSymmetric) {
   }
 }
 
-// nvcc contracts multiply-adds; the host's compiler is told not to by an option.
+// nvcc contracts multiply-adds; the host compiler does not (-ffp-contract=off).
 TEST(BoxMuller, ContractionOfMultiplyAddsChangesNothing) {
   const std::vector<std::uint32_t> all = words();
   for (std::size_t i = 1; i < all.size(); ++i)
