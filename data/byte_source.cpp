@@ -58,7 +58,7 @@ class Decompressed : public ByteSource {
   [[nodiscard]] std::int64_t bytes_taken() const override { return file_.bytes_taken(); }
 
  protected:
-  // Refills the input if it is used up; false at the end of the file.
+  // Refills the input if it is used up. Returns false at the end of the file.
   bool refill() {
     if (used_ == filled_) {
       filled_ = file_.read(input_);
@@ -72,7 +72,7 @@ class Decompressed : public ByteSource {
   [[nodiscard]] char* unused() { return input_.data() + used_; }
   [[nodiscard]] std::size_t unused_bytes() const { return filled_ - used_; }
   void use(std::size_t bytes) { used_ += bytes; }
-  // Rejects decompression bombs before they fill the memory that their frame asks for.
+  // Rejects decompression bombs before they fill the memory that their frame requests.
   void count_output(std::size_t bytes) {
     constexpr std::int64_t kMaxGrowth = 1000, kEnough = 128 << 20;
     output_ += static_cast<std::int64_t>(bytes);
@@ -135,8 +135,8 @@ class Zstandard final : public Decompressed {
  public:
   explicit Zstandard(const fs::path& path) : Decompressed(path) {
     MUO_CHECK(stream_, "no memory for zstd");
-    // Accepts windows up to 2 GiB, as of zstd --long=31; memory is allocated only as a frame needs
-    // it.
+    // Accepts windows up to 2 GiB, as zstd --long=31 does; memory is allocated only as a frame
+    // needs it.
     ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, 31);
   }
   std::size_t read(std::span<char> out) override {

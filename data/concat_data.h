@@ -12,8 +12,8 @@
 
 namespace muo::data {
 
-// Presents slices of tokens as one sequence. A Slice has size() and read(begin, out), and owns its
-// memory.
+// Presents slices of tokens as one sequence. A Slice has size() and read(begin, out), and
+// owns its memory.
 template <class Slice>
 class ConcatData final : public TokenData {
  public:

@@ -16,8 +16,8 @@ struct TokenSpan {
 // The positions of the documents in tokenized data, at 8 bytes per document. Immutable.
 class DocumentIndex {
  public:
-  // Reads all of `data` on `threads` threads. A document reaches from one token `first` to the
-  // next; tokens before the first one belong to no document.
+  // Reads all of `data` on `threads` threads. A document extends from one token `first` to the
+  // next; tokens before the first of them belong to no document.
   DocumentIndex(const TokenData& data, std::int32_t first, int threads);
 
   [[nodiscard]] std::int64_t size() const { return std::ssize(begins_) - 1; }
@@ -27,7 +27,7 @@ class DocumentIndex {
   }
 
  private:
-  std::vector<std::int64_t> begins_;  // of each document, then the end of the last one
+  std::vector<std::int64_t> begins_;  // beginning of each document, then the end of the last
 };
 
 }  // namespace muo::data

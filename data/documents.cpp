@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Empty where text_of_line() throws.
+// Returns nothing where text_of_line() throws.
 std::optional<std::string> try_text_of_line(std::string_view line, std::string_view field) {
   try {
     return text_of_line(line, field, "");
@@ -26,7 +26,7 @@ std::optional<std::string> try_text_of_line(std::string_view line, std::string_v
   }
 }
 
-// Appends the next `piece` bytes, or the rest; false if `source` ended.
+// Appends the next `piece` bytes, or what is left. Returns false at the end of `source`.
 bool read_more(ByteSource& source, std::size_t piece, std::string& text) {
   const std::size_t size = text.size();
   text.resize(size + piece);
@@ -35,7 +35,7 @@ bool read_more(ByteSource& source, std::size_t piece, std::string& text) {
   return got == piece;
 }
 
-// The first non-blank line, or only its start if it exceeds `max_bytes`.
+// Returns the first non-blank line, or only its beginning if it exceeds `max_bytes`.
 std::string first_line(const fs::path& file, std::int64_t max_bytes) {
   const std::unique_ptr<ByteSource> source = open_bytes(file);
   constexpr std::size_t kPiece = 1 << 16;
@@ -53,7 +53,7 @@ std::string name_of(const InputFile& file) {
   return file.path == "-" ? "standard input" : file.path.native();
 }
 
-// Advice for a document without the text field.
+// Advice for a document that lacks the text field.
 std::string field_advice(const nlohmann::json& object) {
   for (const char* const turns : {"messages", "conversations"})
     if (const auto found = object.find(turns); found != object.end() && found->is_array())
@@ -84,8 +84,8 @@ struct DocumentReader::Input {
   std::unique_ptr<ByteSource> bytes;
   std::size_t file = 0;
   std::int64_t line = 0;     // lines returned so far
-  std::int64_t counted = 0;  // the part of bytes_taken() that batches have counted
-  std::string partial_line;  // the start of a line that is not yet complete
+  std::int64_t counted = 0;  // the part of bytes_taken() that earlier batches have counted
+  std::string partial_line;  // the beginning of a line that is not yet complete
   bool ended = false;
 };
 
@@ -93,7 +93,7 @@ DocumentReader::DocumentReader(std::vector<InputFile> files, const DocumentOptio
     : files_(std::move(files)),
       options_(options),
       batch_bytes_(static_cast<std::size_t>(options.batch_bytes)) {
-  MUO_CHECK(options.batch_bytes > 0, "batches of ", options.batch_bytes, " bytes");
+  MUO_CHECK(options.batch_bytes > 0, "batch_bytes is ", options.batch_bytes);
   std::erase_if(files_, [&](const InputFile& file) {
     const FileForm form = form_of(file.path);
     const bool is_foreign = form.kind == FileForm::Kind::kForeign;
@@ -127,7 +127,7 @@ bool DocumentReader::next(DocumentBatch& batch) {
   return !batch.documents.empty() || input_ || next_file_ < files_.size();
 }
 
-// Counts a file of a folder as left out; throws for a file that the user named.
+// Counts a file from a folder as left out; throws if the user named the file.
 void DocumentReader::leave_out(const InputFile& file, const std::string& why,
                                const std::string& advice) {
   if (file.named) throw InputError(concat(name_of(file), " is ", why, ", not text; ", advice));
@@ -174,7 +174,7 @@ void DocumentReader::open_lines() {
   input_->file = next_file_;
 }
 
-// Adds the lines of the next `batch_bytes_`, or one longer line.
+// Adds the lines in the next `batch_bytes_` bytes, or a single longer line.
 void DocumentReader::add_lines(DocumentBatch& batch) {
   Input& input = *input_;
   auto text = std::make_unique<std::string>(std::move(input.partial_line));

@@ -44,8 +44,8 @@ constexpr std::array<Foreign, 12> kForeign = {{
     {".tgz", "a tar archive", kUnpack},
 }};
 
-// True if characters beyond ASCII seem to be single bytes. A few bytes that are not UTF-8 are taken
-// for damage, not for another encoding.
+// Whether characters beyond ASCII seem to be single bytes. A few bytes that are not UTF-8 are
+// attributed to damage, not to another encoding.
 bool is_eight_bit(std::string_view text) {
   constexpr std::size_t kHeadBytes = 1 << 20;
   constexpr std::ptrdiff_t kMinBytes = 4;

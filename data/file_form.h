@@ -8,7 +8,7 @@
 
 namespace muo::data {
 
-// The format of a file by its name; the case of letters is ignored.
+// The format of a file, determined by its name; the case of letters is ignored.
 struct FileForm {
   enum class Kind : std::uint8_t {
     kText,       // any other name
@@ -16,20 +16,20 @@ struct FileForm {
     kForeign     // Parquet, archives, unsupported compression
   };
   Kind kind = Kind::kText;
-  bool compressed = false;     // .gz or .zst follows: open_bytes() decompresses it
-  std::string_view name = {};  // of a foreign format
+  bool compressed = false;     // .gz or .zst follows; open_bytes() decompresses the file
+  std::string_view name = {};  // the name of a foreign format
   std::string advice = {};     // for a foreign format: what to do with the file
 };
 FileForm form_of(const std::filesystem::path& path);
 
-// The reason why `contents` are not readable text, and what to do; both empty if they are text.
+// The reason why `contents` are not readable text, and what to do. Both are empty if they are text.
 struct NotText {
   std::string why, advice;
 };
 NotText find_not_text(std::string_view contents);
 
-// Counts files of folders that were left out, by reason. (A file that the user named is an error
-// instead.)
+// Counts files in folders that were left out, by reason. (If the user named the file, it is
+// an error instead.)
 class LeftOut {
  public:
   // `why` is "binary", "Parquet", ...; equal reasons are added up.

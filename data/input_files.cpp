@@ -31,12 +31,12 @@ bool is_pattern(const std::filesystem::path& path) {
   return path.native().find_first_of("*?[") != std::string::npos;
 }
 
-// The paths that match, sorted by bytes; none if `pattern` is not a pattern.
+// Returns the paths that match, sorted by bytes; none if `pattern` is not a pattern.
 std::vector<std::filesystem::path> match(const std::filesystem::path& pattern) {
   if (!is_pattern(pattern)) return {};
   glob_t found{};
   std::vector<std::filesystem::path> out;
-  // Only unsafe concurrently with setlocale or setenv, which nothing here calls.
+  // glob() is unsafe only concurrently with setlocale or setenv, which nothing here calls.
   // NOLINTNEXTLINE(concurrency-mt-unsafe)
   if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
     out.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
@@ -76,7 +76,7 @@ class Walk {
       if (is_new(status)) add_directory(path);
       if (list_.files.size() == before && list_.repeated == repeated_before)
         throw InputError(concat(path.native(),
-                                ": no file in this directory (hidden ones do not count); give one "
+                                ": no file in this directory (hidden files do not count); give one "
                                 "that holds text or .bin token shards"));
     } else if (S_ISREG(status.st_mode)) {
       add_file(path, status, true);
@@ -90,7 +90,7 @@ class Walk {
 
  private:
   struct Entry {
-    std::string name;  // with a slash for a directory, so that names sort as whole paths do
+    std::string name;  // with a slash for a directory, so that names sort like whole paths
     struct stat status;
   };
 

@@ -51,7 +51,7 @@ class Loader::Impl {
 
   Batch next() {
     std::unique_lock lock(mutex_);
-    MUO_CHECK(!held_, "release() the batch before the next one");
+    MUO_CHECK(!held_, "release() the batch before calling next() again");
     changed_.wait(lock, [this] { return filled_ > released_ || error_; });
     if (filled_ == released_) std::rethrow_exception(error_);
     held_ = true;
@@ -96,7 +96,7 @@ class Loader::Impl {
     }
   }
 
-  // False when the loader is being destroyed.
+  // Returns false if the loader is being destroyed.
   bool wait_for_room(std::int64_t index) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return stop_ || index - released_ < slot_count_; });
@@ -125,13 +125,13 @@ class Loader::Impl {
 
   std::mutex mutex_;
   std::condition_variable changed_;  // only one side can be waiting at a time
-  // Batches filled and released since the start. The thread owns slot index % slot_count_ from the
-  // release of batch index - slot_count_ until filled_ exceeds index.
+  // Numbers of batches filled and released since the start. The thread owns slot index %
+  // slot_count_ from the release of batch index - slot_count_ until filled_ exceeds index.
   std::int64_t filled_ = 0;
   std::int64_t released_ = 0;
   bool held_ = false;
   std::exception_ptr error_;
-  std::atomic<bool> stop_ = false;  // atomic: also read between rows, without the mutex
+  std::atomic<bool> stop_ = false;  // atomic: it is also read between rows, without mutex_
 
   std::thread thread_;  // last, so that all other members exist when it starts
 };

@@ -10,8 +10,8 @@
 namespace muo::data {
 
 // Inputs and targets of one step on one rank, each (accumulation, batch, seq_len) int32 in pinned
-// host memory; targets are the inputs shifted by one. Row b of micro-step a on rank r is row (a *
-// world + r) * batch + b of the step.
+// host memory; targets are the inputs shifted by one. Row b of micro-step a on rank r is row
+// (a * world + r) * batch + b of the step.
 struct Batch {
   Tensor inputs;
   Tensor targets;
@@ -23,18 +23,18 @@ struct LoaderOptions {
   std::int64_t batch = 1;  // rows per rank and micro-step
   std::int64_t seq_len = 1;
   std::int64_t accumulation = 1;
-  std::int64_t first_row = 0;  // number of the first step's row 0, counted from the run's start
+  std::int64_t first_row = 0;  // number, since the run's start, of the first step's row 0
 
   [[nodiscard]] std::int64_t rows_per_step() const { return accumulation * world * batch; }
 };
 
-// Fills a ring of slots with the rows from first_row on, on its own thread ahead of the consumer;
-// to resume, a run sets first_row to the number of rows it has trained. `slots` is pinned memory,
-// aligned to 64 bytes, of at least two slots of slot_bytes(options) bytes. `slots` and `rows`
-// outlive the loader; `rows`, with rows of seq_len, is used only by the loader's thread. One thread
-// consumes. Nothing is allocated after construction except in the first read of `rows`. The
-// destructor may be called at any time, with or without a batch held; it waits for at most one row
-// to be read.
+// Fills a ring of slots with the rows from first_row on, on a thread of its own that runs ahead of
+// the consumer. To resume, a run sets first_row to the number of rows that it has trained on.
+// `slots` is pinned memory, aligned to 64 bytes, of at least two slots of slot_bytes(options)
+// bytes. `slots` and `rows` must outlive the loader. `rows`, with rows of seq_len, is used only by
+// the loader's thread. One thread consumes. Nothing is allocated after construction except in the
+// first read of `rows`. The destructor may be called at any time, with or without a batch held; it
+// waits for at most one row to be read.
 class Loader {
  public:
   Loader(TrainingRows& rows, const LoaderOptions& options, std::span<std::byte> slots);
@@ -44,9 +44,9 @@ class Loader {
 
   static std::int64_t slot_bytes(const LoaderOptions& options);
 
-  // Returns the next step's batch and waits for it if necessary. An error of the loader's thread is
-  // rethrown after the batches before it are consumed. The caller holds one batch at a time, until
-  // release().
+  // Returns the batch of the next step, and waits for it if necessary. An error on the loader's
+  // thread is rethrown after the batches before it have been consumed. The caller holds one batch
+  // at a time, until release().
   [[nodiscard]] Batch next();
   void release();
 

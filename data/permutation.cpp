@@ -6,7 +6,7 @@
 namespace muo::data {
 namespace {
 
-// The finalizer of splitmix64 (Steele, Lea, Flood 2014): every input bit reaches every output bit.
+// The finalizer of splitmix64 (Steele, Lea, Flood 2014): every input bit affects every output bit.
 constexpr std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
@@ -26,8 +26,8 @@ Permutation::Permutation(std::uint64_t count, const CounterRandom& random, std::
 // sections 4 and 5). The network covers at most max(4 * count, 64) values, so few applications are
 // needed on average.
 std::uint64_t Permutation::operator()(std::uint64_t i) const {
-  // With halves of fewer than 3 bits there are too few round functions for the orders to look
-  // random.
+  // With halves of fewer than 3 bits, there are too few round functions for the
+  // orders to look random.
   const int half_bits = std::max(3, (65 - std::countl_zero(count_ - 1)) / 2);
   const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
   do {

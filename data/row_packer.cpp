@@ -10,7 +10,7 @@ namespace muo::data {
 
 RowPacker::RowPacker(std::int64_t row_tokens, std::function<std::optional<TokenSpan>()> next)
     : row_tokens_(row_tokens), next_(std::move(next)) {
-  MUO_CHECK(row_tokens > 0, row_tokens, " tokens in a row");
+  MUO_CHECK(row_tokens > 0, "row_tokens is ", row_tokens);
   waiting_.reserve(kWaiting + kRefill);
   merged_.reserve(kWaiting + kRefill);
   taken_.reserve(kRefill);
@@ -39,7 +39,7 @@ std::span<const TokenSpan> RowPacker::next_row() {
   for (std::int64_t left = row_tokens_; left > 0;) {
     refill();
     if (waiting_.empty()) break;
-    auto chosen = waiting_.begin();  // the shortest, the oldest of equal ones
+    auto chosen = waiting_.begin();  // the shortest; the oldest one among equals
     const auto longer = std::ranges::upper_bound(waiting_, left, {}, &TokenSpan::count);
     if (longer != waiting_.begin())
       chosen = std::ranges::lower_bound(waiting_.begin(), longer, std::prev(longer)->count, {},

@@ -4,10 +4,10 @@
 
 namespace muo::data {
 
-// Selects the tokens of row n of a run: a pure function of (seed, n), independent of world size and
-// batch size (decision order-of-data). Each epoch of rows_per_epoch() rows visits every block of
-// seq_len tokens once, in a pseudo-random order; the blocks of different epochs start at different
-// offsets. Nothing is stored per row, so the cost is the same up to 2^62 tokens.
+// Selects the tokens of row n of a run, as a pure function of (seed, n) that does not depend on
+// world size or batch size (decision order-of-data). Each epoch of rows_per_epoch() rows visits
+// every block of seq_len tokens once, in a pseudo-random order; the blocks of different epochs
+// start at different offsets. Nothing is stored per row, so the cost is the same up to 2^62 tokens.
 class RowSampler {
  public:
   // `tokens` is the length of the data. A row has seq_len + 1 tokens, so neighbouring rows share

@@ -27,7 +27,7 @@ class Reader {
     throw InputError(concat(path_.native(), ": ", what..., "; tokenize again"));
   }
   const json& at(const json& object, const char* key) const {
-    if (!object.is_object() || !object.contains(key)) fail("no '", key, "'");
+    if (!object.is_object() || !object.contains(key)) fail("'", key, "' is missing");
     return object[key];
   }
   [[nodiscard]] std::int64_t number(const json& object, const char* key,
@@ -49,7 +49,7 @@ class Reader {
     if (!at(object, key).is_string()) fail("'", key, "' is not a string");
     return at(object, key).get<std::string>();
   }
-  // A file name without a folder.
+  // Returns a file name that must not contain a folder.
   [[nodiscard]] std::string file_name(const json& object, const char* key) const {
     std::string name = text(object, key);
     if (std::filesystem::path(name).filename() != name || name == "." || name == "..")

@@ -12,7 +12,7 @@
 namespace muo::data {
 
 struct ShardEntry {
-  std::string file;  // name in the manifest's folder
+  std::string file;  // name, in the folder of the manifest
   std::int64_t tokens = 0;
   std::uint32_t checksum = 0;  // CRC-32 (zlib) of the whole file
   bool held_out = false;
@@ -32,25 +32,25 @@ struct ShardManifest {
   std::int64_t text_bytes = 0;      // bytes of text of those documents
   std::uint32_t text_checksum = 0;  // their document_checksum()
   std::vector<ShardEntry> shards;
-  // JSON of the input and the options; an interrupted run is resumed only with the same ones.
+  // JSON of the input and the options; an interrupted run can be resumed only with the same ones.
   std::string source = "{}";
-  std::int64_t next_tokens = 0;  // tokens already written of the document after `documents`
+  std::int64_t next_tokens = 0;           // tokens already written of the next document
   std::vector<std::int32_t> token_bytes;  // bytes_of_tokens()
 };
 
-// Extends `so_far`, the CRC-32 (zlib) of the data before (0 for none), by `bytes`.
+// Extends `so_far`, the CRC-32 (zlib) of the preceding data (0 if there is none), by `bytes`.
 std::uint32_t shard_checksum(std::uint32_t so_far, std::span<const std::byte> bytes);
 
-// Extends `so_far`, the checksum of the documents before (0 for none), by one document.
+// Extends `so_far`, the checksum of the preceding documents (0 if there are none), by one document.
 std::uint32_t document_checksum(std::uint32_t so_far, std::string_view text);
 
 inline constexpr const char* kShardManifestName = "manifest.json";
 
 std::string shard_manifest_text(const ShardManifest& manifest);
-// Throws InputError, naming `path`, if the text is malformed.
+// Throws InputError, which names `path`, if the text is malformed.
 ShardManifest parse_shard_manifest(std::string_view text, const std::filesystem::path& path);
-// The manifest of a folder, if there is one; JSON of another format is ignored. Throws InputError
-// if the file is not JSON, which is a damaged manifest.
+// Returns the manifest of a folder, if there is one; JSON of another format is ignored. Throws
+// InputError if the file is not JSON, because it is then a damaged manifest.
 std::optional<ShardManifest> find_shard_manifest(const std::filesystem::path& folder);
 
 }  // namespace muo::data

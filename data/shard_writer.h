@@ -11,10 +11,10 @@
 
 namespace muo::data {
 
-// Writes one token shard, under a hidden name until it is complete. Throws WriteError.
+// Writes one token shard, under a hidden name until the shard is complete. Throws WriteError.
 class ShardWriter {
  public:
-  // Creates FOLDER/NAME with at most `capacity` tokens.
+  // Creates FOLDER/NAME for at most `capacity` tokens.
   ShardWriter(const std::filesystem::path& folder, std::string name, const ShardFormat& format,
               std::int64_t capacity);
   ~ShardWriter();  // removes an unfinished shard
@@ -24,7 +24,7 @@ class ShardWriter {
   [[nodiscard]] std::int64_t left() const { return capacity_ - entry_.tokens; }
   // Appends at most left() ids.
   void append(std::span<const std::int32_t> ids);
-  // Writes the header, gives the file its name, and syncs both to the disk.
+  // Writes the header, gives the file its name, and syncs file and folder to the disk.
   ShardEntry finish();
 
  private:
@@ -38,7 +38,7 @@ class ShardWriter {
   FileDescriptor file_;
   ShardEntry entry_;
   std::vector<char> buffer_;
-  std::int64_t written_ = 0;      // bytes of tokens written, without the buffer's
+  std::int64_t written_ = 0;      // bytes of tokens written, without those in the buffer
   std::uint32_t tokens_crc_ = 0;  // CRC-32 of those bytes
 };
 

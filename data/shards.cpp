@@ -46,7 +46,7 @@ const ShardFormat& check_header(const std::filesystem::path& path, std::span<con
                            magic, kNarrowShard.magic, kWideShard.magic,
                            installed_word("scripts/convert_nanogpt_data.py")));
   if (bytes.size() < kShardHeaderBytes)
-    fail(path, fmt::format("truncated: {} bytes, less than the {} of a shard's header; copy or "
+    fail(path, fmt::format("truncated: {} bytes, fewer than the {} of a shard's header; copy or "
                            "write it again",
                            bytes.size(), kShardHeaderBytes));
   if (version != format->version)
@@ -60,7 +60,7 @@ const ShardFormat& check_header(const std::filesystem::path& path, std::span<con
   const auto expected = static_cast<std::int64_t>(kShardHeaderBytes) +
                         static_cast<std::int64_t>(format->token_bytes) * count;
   if (size != expected)
-    fail(path, fmt::format("{}: {} bytes, but its header says {} tokens, so {} bytes; copy or "
+    fail(path, fmt::format("{}: {} bytes, but its header says {} tokens, i.e. {} bytes; copy or "
                            "write it again",
                            size < expected ? "truncated" : "bytes after the last token", size,
                            count, expected));
@@ -76,7 +76,7 @@ template <class Id>
 void check_ids(const std::filesystem::path& path, std::span<const Id> tokens,
                std::int64_t vocab_size) {
   if (vocab_size > std::numeric_limits<Id>::max()) return;
-  // Computing the maximum vectorises; a search for the first bad id does not.
+  // Computing the maximum is vectorised; a search for the first bad id would not be.
   Id largest = 0;
   for (const Id token : tokens)
     largest = std::max(largest, token);
@@ -90,7 +90,7 @@ void check_ids(const std::filesystem::path& path, std::span<const Id> tokens,
                    *bad, bad - tokens.begin(), vocab_size, largest));
 }
 
-// True if a word of the name says so: "fineweb_val_000000.bin", but not "retrieval.bin".
+// Whether a word in the name says so: "fineweb_val_000000.bin", but not "retrieval.bin".
 bool is_val(const InputFile& file) {
   const std::string name = file.path.filename().native();
   const auto is_letter = [](unsigned char c) { return std::isalpha(c) != 0; };
@@ -105,7 +105,7 @@ bool is_val(const InputFile& file) {
   return false;
 }
 
-// The tokenizer of the ids in `folder`, as open_tokenizer() takes it; empty if unknown.
+// Returns the tokenizer of the ids in `folder`, as open_tokenizer() takes it; empty if unknown.
 std::filesystem::path find_tokenizer(const DataOptions& options,
                                      const std::filesystem::path& folder, bool has_manifest) {
   if (options.tokenizer != "byte") return options.tokenizer;
@@ -118,7 +118,7 @@ std::filesystem::path find_tokenizer(const DataOptions& options,
 void check_entry(const std::filesystem::path& path, const ShardEntry& entry, bool is_used) {
   std::error_code missing;
   const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path, missing));
-  if (missing) fail(path, "missing, but in the manifest; copy it again, or tokenize again");
+  if (missing) fail(path, "missing, but listed in the manifest; copy it again, or tokenize again");
   const std::int64_t tokens = bytes - static_cast<std::int64_t>(kShardHeaderBytes);
   if (tokens != 2 * entry.tokens && tokens != 4 * entry.tokens)
     fail(path, fmt::format("{} bytes, but the manifest lists {} tokens; copy it again, or "
@@ -132,8 +132,8 @@ void check_entry(const std::filesystem::path& path, const ShardEntry& entry, boo
                            checksum, entry.checksum));
 }
 
-// Checks that each folder in use has all shards that its manifest lists, and that every byte of
-// `files` is as it was written. Throws InputError.
+// Checks that each folder in use has all shards that its manifest lists, and that `files` are byte
+// by byte as they were written. Throws InputError.
 void check_manifests(std::span<const InputFile> files) {
   std::set<std::filesystem::path> folders;
   std::set<std::filesystem::path> used;
@@ -213,12 +213,13 @@ Corpus open_shards(const DataOptions& options, std::span<const InputFile> files,
                                                          : kByteVocab;
   if (tokenizer && tokenizer->vocab_size() > vocab_size)
     throw InputError(concat("--vocab-size ", vocab_size, ": the tokenizer of the shards has ",
-                            tokenizer->vocab_size(), " ids; leave it out, or give more"));
+                            tokenizer->vocab_size(),
+                            " ids; leave the option out, or give at least that many"));
   if (options.bos_token >= vocab_size)
     throw InputError(concat("--bos-token ", options.bos_token, ": the vocabulary has ", vocab_size,
-                            " ids, from 0 on; give the one that begins documents"));
+                            " ids, counted from 0; give the id that begins documents"));
   const auto named_val = std::count_if(files.begin(), files.end(), is_val);
-  // If every name says "val", the names do not distinguish the two.
+  // If every name says "val", the names do not distinguish training data from held-out data.
   const bool by_name = named_val > 0 && named_val < std::ssize(files);
   std::vector<TokenShard> train;
   std::vector<TokenShard> val;

@@ -24,16 +24,16 @@
 namespace muo::data {
 namespace {
 
-// The number of blocks of whole documents that are held out; the end of a document larger than a
-// block is held out instead.
+// The number of blocks of whole documents that are held out. Of a document larger than a block, the
+// end is held out instead.
 constexpr std::int64_t kHeldOutBlocks = 20;
 
-// A document, or its part on one side of the split: as bytes, which are its tokens except for BOS,
-// or as tokens.
+// A document, or its part on one side of the split: either as bytes, which are its tokens except
+// for BOS, or as tokens.
 struct Slice {
   FileBytes file;
   std::string_view text;  // in `file`; empty for a part that is tokenized
-  bool starts = true;     // as bytes: begins with BOS
+  bool starts = true;     // if it consists of bytes: begins with BOS
   std::shared_ptr<const std::vector<std::int32_t>> ids = {};
   std::span<const std::int32_t> tokens = {};  // in `ids`
 
@@ -89,8 +89,8 @@ std::int64_t text_bytes(const Slices& slices) {
   return bytes;
 }
 
-// The name of a format other than plain text, which only `muograph tokenize` can read, if anything
-// can; else empty.
+// Returns the name of a format other than plain text, which at most `muograph tokenize` can
+// read; else empty.
 std::string unsupported_form(const FileForm& form) {
   if (form.kind == FileForm::Kind::kForeign) return std::string(form.name);
   if (form.kind == FileForm::Kind::kJsonLines) return "JSON Lines";
@@ -175,8 +175,8 @@ Slices hold_out(Slices& train, double fraction, std::string& method) {
 }
 
 // Tokens are held in memory here, and more than once during tokenization. Measured with a
-// vocabulary of 4,096 on 113 MB of source code: 3.1 bytes of memory per byte of a single file, 1.3
-// with 200 files.
+// vocabulary of 4,096 on 113 MB of source code: 3.1 bytes of memory per byte of text for a single
+// file, 1.3 for 200 files.
 void require_memory_for_tokens(std::int64_t text_bytes, const DataOptions& options) {
   constexpr std::int64_t kBytesOfMemory = 3;
   const AvailableMemory available = available_memory();
@@ -225,8 +225,8 @@ Corpus open_text(const DataOptions& options, std::span<const InputFile> files,
   if (train.empty() || (val.empty() && !val_files.empty()))
     throw InputError(concat((train.empty() ? options.paths : options.val_paths).front().native(),
                             ": no text here (left out: ", left_out.text(),
-                            "); give a directory that holds text, or make token shards of what "
-                            "muograph tokenize reads"));
+                            "); give a directory that holds text, or make token shards of "
+                            "other formats with muograph tokenize"));
   const std::size_t file_count = train.size() + val.size();
   const std::int64_t file_bytes = text_bytes(train) + text_bytes(val);
   const bool is_bytes = options.tokenizer == "byte";

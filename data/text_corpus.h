@@ -7,7 +7,7 @@
 
 namespace muo::data {
 
-// Tokenizes text files by options.tokenizer. Each file is a document, preceded by the tokenizer's
+// Tokenizes text files with options.tokenizer. Each file is a document, preceded by the tokenizer's
 // start-of-document token. Whole files of `files` are taken until options.max_bytes is reached;
 // `val_files` are taken completely. If there are none:
 // - of a document with more than a 200th of all tokens (for val_fraction 0.1), the last

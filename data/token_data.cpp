@@ -20,7 +20,7 @@ namespace {
 
 bool has_shard_name(const InputFile& file) { return file.path.extension() == ".bin"; }
 
-// Removes manifests and tokenizers that lie beside shards in a named folder: they are not data.
+// Removes manifests and tokenizers that lie beside shards in a named folder: these are not data.
 void drop_metadata_files(FileList& list) {
   std::set<std::filesystem::path> folders;
   for (const InputFile& file : list.files)
@@ -35,8 +35,8 @@ void drop_metadata_files(FileList& list) {
   });
 }
 
-// True if the files are shards. Throws if only some are. In a directory of text, a .bin file
-// without a shard's magic number is a binary file like any other.
+// Whether the files are shards. Throws if only some of them are. In a directory of text, a .bin
+// file without a shard's magic number is a binary file like any other.
 bool are_shards(std::span<const InputFile> files) {
   const auto other = std::find_if_not(files.begin(), files.end(), has_shard_name);
   if (other == files.end()) return true;
@@ -53,13 +53,13 @@ void index_documents(Corpus& corpus, const std::filesystem::path& path) {
   if (!corpus.bos)
     throw InputError(
         concat("--packing best-fit: ", path.native(),
-               ": nothing tells which token begins documents; give --bos-token, or the "
+               ": it is unknown which token begins documents; give --bos-token, or the "
                "--tokenizer of the shards"));
   const auto index = [&](const TokenData& data, std::string_view name) {
     auto documents = std::make_shared<const DocumentIndex>(data, *corpus.bos, usable_cores());
     if (documents->size() == 0)
       throw InputError(concat("--packing best-fit: ", path.native(), ": no document begins in the ",
-                              name, " data, as token ", *corpus.bos, " is not in it; give ",
+                              name, " data, which lacks token ", *corpus.bos, "; give ",
                               corpus.tokenizer ? "more documents" : "its --bos-token",
                               ", or --packing contiguous"));
     return documents;
@@ -84,7 +84,7 @@ Corpus open_corpus(const DataOptions& options) {
   drop_metadata_files(train);
   drop_metadata_files(val);
 
-  // Files named as held-out data are removed from the training data.
+  // Files that are named as held-out data are removed from the training data.
   std::set<std::pair<std::uint64_t, std::uint64_t>> held_out;
   for (const InputFile& file : val.files)
     held_out.insert(file.identity);
@@ -100,7 +100,7 @@ Corpus open_corpus(const DataOptions& options) {
     throw InputError(concat(
         options.val_paths.front().native(), ": --val-data is ",
         shards ? "text but --data is .bin token shards" : ".bin token shards but --data is text",
-        "; give the same kind"));
+        "; give both in the same format"));
   Corpus corpus = shards ? open_shards(options, train.files, val.files)
                          : open_text(options, train.files, val.files);
   if (options.held_out_only) {
@@ -128,7 +128,7 @@ Corpus open_corpus(const DataOptions& options) {
   return corpus;
 }
 
-Corpus vocabulary_only(const DataOptions& options) {
+Corpus corpus_without_tokens(const DataOptions& options) {
   Corpus corpus;
   corpus.tokenizer = open_tokenizer(options.tokenizer);
   corpus.vocab_size = options.vocab_size > 0 ? options.vocab_size : corpus.tokenizer->vocab_size();

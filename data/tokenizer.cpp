@@ -62,7 +62,7 @@ class BytesDecoder final : public TextDecoder {
   const Tokenizer& tokenizer_;
 };
 
-// A BPE without merges: every text becomes its bytes, whatever the splits.
+// A BPE without merges: every text becomes its bytes, whatever the splits are.
 BpeDefinition byte_definition() {
   const ByteTokenizer bytes;
   BpeDefinition definition;
@@ -100,9 +100,10 @@ BpeDefinition read_bpe_definition(const fs::path& name, std::string_view pattern
   const fs::path file = find_tokenizer_file(name);
   const FileBytes contents(file);
   if (is_sentencepiece_model(contents.text()))
-    throw InputError(concat(file.native(),
-                            ": a SentencePiece model, which is no byte-level BPE and cannot become "
-                            "a tokenizer.json; give it to --tokenizer unchanged"));
+    throw InputError(
+        concat(file.native(),
+               ": a SentencePiece model, which is not a byte-level BPE and cannot become "
+               "a tokenizer.json; give it to --tokenizer unchanged"));
   if (!is_json(contents))
     return read_tiktoken_file(contents.text(), file.native(), pattern, special);
   if (!pattern.empty() || !special.empty())

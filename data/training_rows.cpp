@@ -26,7 +26,7 @@ class ContiguousRows final : public TrainingRows {
   RowSampler sampler_;
 };
 
-// Endless sequence of documents: each epoch has every document once, in another order.
+// An endless sequence of documents: each epoch has every document once, in another order.
 class ShuffledDocuments {
  public:
   ShuffledDocuments(const DocumentIndex& documents, std::uint64_t seed)
@@ -84,7 +84,7 @@ std::unique_ptr<TrainingRows> make_training_rows(const Corpus& corpus, std::int6
 }
 
 PackingUse measure_packing(const Corpus& corpus, std::int64_t seq_len, std::uint64_t seed) {
-  // Enough documents for those still waiting at the end not to matter.
+  // Enough documents that those still waiting at the end do not matter.
   constexpr std::int64_t kFewest = 20'000, kMax = 200'000;
   const DocumentIndex& documents = *corpus.train_documents;
   const std::int64_t enough = std::clamp(documents.size(), kFewest, kMax);

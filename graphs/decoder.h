@@ -32,14 +32,14 @@ class Decoder {
   void capture();
   [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(contexts_.size()); }
 
-  // Restarts row `row` with `context`, of which it keeps the last seq_len tokens. out (vocab_size)
-  // <- soft-capped logits of the next token. Waits.
+  // Restarts row `row` with the last seq_len tokens of `context`. Returns when out (vocab_size)
+  // contains the soft-capped logits of the next token.
   void begin(std::int64_t row, std::span<const std::int32_t> context, std::span<float> out);
   // Copies the state of row `from` to row `to`, so that both have the same next logits.
   void copy_row(std::int64_t from, std::int64_t to);
   // Appends tokens[i] to row i, which must have begun, unless it is kNoToken; out (rows,
-  // vocab_size) <- the next logits of rows that got a token. Waits. On the host a row's results do
-  // not depend on the other rows or their number.
+  // vocab_size) <- the next logits of rows that got a token. Returns when they are there. On the
+  // host a row's results do not depend on the other rows or their number.
   void step(std::span<const std::int32_t> tokens, std::span<float> out);
 
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;

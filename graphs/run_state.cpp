@@ -39,7 +39,9 @@ RunState::RunState(RankContext& rank, const RunSetup& setup, const std::vector<P
                                  .category = MemoryCategory::kMetrics,
                                  .lifespan = Lifespan::kRun})),
       update(rank, plan, params, arena,
-             StepGraph::spans_graphs(setup.step) ? Lifespan::kRun : Lifespan::kStep),
+             StepGraph::spans_graphs(setup.step, plan.reduces_every_micro_step())
+                 ? Lifespan::kRun
+                 : Lifespan::kStep),
       weights(all_weights(update, params.size())),
       step(rank, setup.model, setup.step, rotary, update,
            {.records = ring.tensor(), .squares = squares_ring.tensor().rows(0, kRingSlots)}, arena),

@@ -35,7 +35,7 @@ class RunState {
   void initialize(const std::vector<std::int32_t>& bytes_of_token);
   void initialize_weights(std::uint64_t seed);
   // Restarts before the first step: counters and optimizer state become zero, weights stay, and the
-  // hyper-parameters are set. Captured graphs stay valid. Waits.
+  // hyper-parameters are set. Captured graphs stay valid. Returns when this is done.
   void reset(const HyperParameters& hyper);
   // A run's state besides its tensors: batches consumed, updates committed, loss statistics.
   struct Counts {

@@ -59,7 +59,7 @@ class Maker {
     return make(block + "hidden", {n_, 4 * c_.n_embd});
   }
 
-  // All but x and hidden.
+  // All activations except x and hidden.
   [[nodiscard]] BlockActivations block(const std::string& block) const {
     const std::int64_t h = c_.head_dim();
     BlockActivations a;
@@ -106,8 +106,8 @@ class Maker {
   Arena& arena_;
 };
 
-// Activations that do not outlive their block, forward or backward: one set serves all blocks of a
-// pass.
+// Activations that do not outlive their block's part of a forward or backward pass: one set serves
+// all blocks of a pass.
 BlockActivations set_of_pass(const Maker& maker, const std::string& pass, bool backward,
                              const Recompute& recompute) {
   BlockActivations a;
@@ -131,9 +131,9 @@ Activations::Activations(const GptConfig& c, const Size& size, const std::string
   if (c.smear && size.decode) previous = maker.stream("previous");
   if (c.smear) smear_gates = maker.fp32("smear_gates", {size.b, size.t});
   x0 = c.smear ? maker.stream("x0") : embedded;
-  // The gradient of a lambda needs the residual stream before the mix, so blocks with lambdas have
-  // one stream each. So do blocks that are recomputed from their input, which is the previous
-  // block's stream.
+  // The gradient of a lambda needs the residual stream before the mix, so blocks with lambdas
+  // have a stream each. So do blocks that are recomputed from their input, which is the
+  // previous block's stream.
   const bool own_streams = backward && (c.resid_lambdas || c.x0_lambdas);
   const auto own_stream = [&](std::int64_t layer) {
     return own_streams || (backward && layer + 1 < recompute.blocks);
@@ -152,7 +152,7 @@ Activations::Activations(const GptConfig& c, const Size& size, const std::string
     if (again == Recomputed::kNone) kept.hidden = maker.hidden(name);
     const auto of_pass = [&](const BlockActivations& set) {
       BlockActivations a = again == Recomputed::kBlock ? set : kept;
-      a.x = x;  // in backward it contains the block's output, which is no longer needed
+      a.x = x;  // in the backward pass, contains the block's output, which is no longer needed
       if (again == Recomputed::kMlp) a.hidden = set.hidden;
       return a;
     };

@@ -17,7 +17,7 @@
 namespace muo::model {
 namespace {
 
-// (b, t, heads, h) as rows of a matrix.
+// Views (b, t, heads, h) as rows of a matrix.
 Tensor rows_of(const Tensor& x) {
   return x.view({x.shape[0] * x.shape[1], x.shape[2] * x.shape[3]});
 }
@@ -56,8 +56,8 @@ const BlockParams& block_params(const BlockContext& block) {
   return block.params.blocks[static_cast<std::size_t>(block.layer)];
 }
 
-// The block's elements of resid_lambdas and x0_lambdas, as weights or gradients; absent if
-// disabled.
+// The block's elements of resid_lambdas and x0_lambdas, either weights or gradients;
+// absent if disabled.
 struct Mix {
   Tensor alpha, beta;
 };
@@ -72,8 +72,8 @@ Mix mix_weights(const BlockContext& block) {
   return mix_of(block, [&](std::size_t param) { return block.weights.use(param); });
 }
 
-// a.attn_out <- attention of a.q, a.k and a.v; the latter two are also written to the cache, if
-// any.
+// a.attn_out <- attention of a.q, a.k and a.v. If there is a cache, a.k and a.v are
+// also written to it.
 void attend_to_keys(Stream& stream, const BlockContext& block) {
   const BlockActivations& a = block.act;
   const std::int64_t window = block.config.window(block.layer);

@@ -46,7 +46,8 @@ Gpt::BlockInput Gpt::block_input(const WeightSource& weights, Tensor tokens,
 
 void Gpt::forward(Stream& stream, const WeightSource& weights, Tensor tokens) const {
   const ProfileRange range(ProfileKind::kPhase, "forward");
-  MUO_CHECK((tokens.shape == Shape{size_.b, size_.t}), "tokens ", tokens.shape.text());
+  MUO_CHECK((tokens.shape == Shape{size_.b, size_.t}), "tokens are ", tokens.shape.text(),
+            ", not (b, t)");
   embed(stream, weights, tokens, nullptr);
   transform(stream, weights, tokens, nullptr);
 }
@@ -54,7 +55,8 @@ void Gpt::forward(Stream& stream, const WeightSource& weights, Tensor tokens) co
 void Gpt::prefill(Stream& stream, const WeightSource& weights, Tensor tokens, const KvCache& cache,
                   Tensor slots) const {
   const ProfileRange range(ProfileKind::kPhase, "prefill");
-  MUO_CHECK((tokens.shape == Shape{size_.b, size_.t}), "tokens ", tokens.shape.text());
+  MUO_CHECK((tokens.shape == Shape{size_.b, size_.t}), "tokens are ", tokens.shape.text(),
+            ", not (b, t)");
   const CacheUse use{.cache = cache, .slots = slots};
   embed(stream, weights, tokens, nullptr);
   transform(stream, weights, tokens, &use);
@@ -63,8 +65,8 @@ void Gpt::prefill(Stream& stream, const WeightSource& weights, Tensor tokens, co
 void Gpt::decode(Stream& stream, const WeightSource& weights, const Step& step,
                  const KvCache& cache) const {
   const ProfileRange range(ProfileKind::kPhase, "decode");
-  MUO_CHECK(size_.decode && size_.t == 1, "decode of a model that was made without Size::decode");
-  MUO_CHECK(config_.document_token < 0 || step.starts, "decode of documents without their starts");
+  MUO_CHECK(size_.decode && size_.t == 1, "decode() needs a Gpt with Size::decode and t = 1");
+  MUO_CHECK(config_.document_token < 0 || step.starts, "decode() with documents needs step.starts");
   const CacheUse use{.cache = cache, .positions = step.positions, .starts = step.starts};
   embed(stream, weights, step.tokens, &step);
   transform(stream, weights, step.tokens, &use);
@@ -117,11 +119,11 @@ void Gpt::transform(Stream& stream, const WeightSource& weights, Tensor tokens,
     rms_norm(stream, {.y = act_.head.x, .rstd = act_.head.rstd, .x = x});
 }
 
-// (n, c) as (b, t, c).
+// Views (n, c) as (b, t, c).
 Tensor Gpt::in_rows(const Tensor& x) const { return x.view({size_.b, size_.t, config_.n_embd}); }
 
 void Gpt::head(Stream& stream, const WeightSource& weights, Tensor targets, Tensor predictions,
-               float scale, const GradientSink* sink) const {
+               Tensor scale, const GradientSink* sink) const {
   const ProfileRange range(ProfileKind::kPhase, "losses");
   const Tensor w = weights.use(params_.lm_head);
   const Tensor flat = targets.view({targets.numel()});
@@ -141,11 +143,10 @@ void Gpt::head(Stream& stream, const WeightSource& weights, Tensor targets, Tens
                            .targets = flat.rows(begin, end),
                            .vocab = config_.vocab_size,
                            .softcap = config_.softcap,
-                           .gradient_scale = scale,
-                           .write_gradient = sink != nullptr});
+                           .gradient_scale = scale});
     if (sink == nullptr) continue;
     gemm(stream, {.d = act_.gradients.dnormed.rows(begin, end), .c = {}, .a = logits, .b = w});
-    // Last, as reducing an announced gradient may reuse the logits' memory.
+    // Last, because reducing an announced gradient may reuse the memory of the logits.
     const bool last = end == rows;
     weight_gradient(stream, params_.lm_head, logits, x,
                     {.gradients = sink->gradients,
@@ -157,11 +158,11 @@ void Gpt::head(Stream& stream, const WeightSource& weights, Tensor targets, Tens
 
 void Gpt::losses(Stream& stream, const WeightSource& weights, Tensor targets,
                  Tensor predictions) const {
-  head(stream, weights, targets, predictions, 0.0F, nullptr);
+  head(stream, weights, targets, predictions, {}, nullptr);
 }
 
 void Gpt::losses_and_backward(Stream& stream, const WeightSource& weights, Tensor tokens,
-                              Tensor targets, float scale, const GradientSink& sink) const {
+                              Tensor targets, Tensor scale, const GradientSink& sink) const {
   const GradientActivations& flow = act_.gradients;
   head(stream, weights, targets, {}, scale, &sink);
   if (sink.after_losses) sink.after_losses();
@@ -198,7 +199,8 @@ void Gpt::losses_and_backward(Stream& stream, const WeightSource& weights, Tenso
   embedding_gradients(stream, weights, tokens, sink);
 }
 
-// Computed from the gradients of x0: as the first block's input and as mixed in by later blocks.
+// Computed from the gradients of x0, both as the input of the first block and as mixed in
+// by later blocks.
 void Gpt::embedding_gradients(Stream& stream, const WeightSource& weights, Tensor tokens,
                               const GradientSink& sink) const {
   const GradientActivations& flow = act_.gradients;
@@ -230,7 +232,7 @@ void Gpt::embedding_gradients(Stream& stream, const WeightSource& weights, Tenso
 
 Tensor Gpt::logits(Stream& stream, const WeightSource& weights, std::int64_t begin,
                    std::int64_t end) const {
-  MUO_CHECK(size_.logits, "logits of a model that was made without them: set Gpt::Size::logits");
+  MUO_CHECK(size_.logits, "logits() needs a Gpt with Size::logits");
   const Tensor out = act_.head.scores.rows(0, end - begin);
   gemm(stream, {.d = out,
                 .c = {},

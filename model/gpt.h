@@ -9,28 +9,30 @@
 
 namespace muo::model {
 
-// Passes of one batch, (b, t) tokens, through the model, with its own activations. It owns no
-// weights: they are passed per call, by parameter index. Enqueues only; the caller synchronises.
+// Passes of a batch of (b, t) tokens through the model, with activations of its own. It owns no
+// weights; they are passed to each call, by parameter index. All functions only enqueue; the
+// caller synchronises.
 class Gpt {
  public:
   using Size = Activations::Size;
-  // `prefix` names the activations in the memory plan. `config` and `rotary` must outlive this
-  // object.
+  // `prefix` names the activations in the memory plan. `config` and `rotary` must
+  // outlive this object.
   Gpt(const GptConfig& config, const Size& size, const RotaryTables& rotary,
       const std::string& prefix, Arena& arena);
 
   // Embedding, blocks and final norm. tokens (b, t) int32.
   void forward(Stream& stream, const WeightSource& weights, Tensor tokens) const;
 
-  // As forward; also writes the keys and values of row i to positions 0 to t - 1 of row slots[i] of
-  // the cache. slots (b) int32.
+  // Like forward(). Also writes the keys and values of row i to positions 0 to t - 1 of row
+  // slots[i] of the cache. slots (b) int32.
   void prefill(Stream& stream, const WeightSource& weights, Tensor tokens, const KvCache& cache,
                Tensor slots) const;
 
-  // Requires Size::decode: forward of one position of each row, appending its keys and values to
-  // the row's in the cache. All are (b) int32: the token; the previous token (ignored at position
-  // 0); the position, below seq_len, all before which are in the cache; and, if a token begins
-  // documents, the position where the row's document begins, as in document_starts().
+  // Requires Size::decode. The forward pass for one position of each row, whose keys and values are
+  // appended to the row in the cache. All tensors are (b) int32: the token; the previous token
+  // (ignored at position 0); the position, which is below seq_len, and before which all positions
+  // are in the cache; and, if a token begins documents, the position where the row's document
+  // begins, as in document_starts().
   struct Step {
     Tensor tokens, previous, positions;
     Tensor starts = {};
@@ -38,33 +40,34 @@ class Gpt {
   void decode(Stream& stream, const WeightSource& weights, const Step& step,
               const KvCache& cache) const;
 
-  // After forward: computes row_losses() of the whole batch. targets (b, t) int32, -1: ignored. If
-  // given, predictions (b t) int32 <- the most likely token of each position, the first one among
-  // equals.
+  // Call after forward(). Computes row_losses() of the whole batch. targets (b, t) int32, -1:
+  // ignored. If given, predictions (b t) int32 <- the most likely token of each position; the first
+  // one in case of a tie.
   void losses(Stream& stream, const WeightSource& weights, Tensor targets,
               Tensor predictions = {}) const;
 
-  // After forward: computes losses, then all gradients of `scale` * sum of losses.
+  // Call after forward(). Computes losses, then all gradients of scale * sum of losses; scale is
+  // (1) fp32.
   void losses_and_backward(Stream& stream, const WeightSource& weights, Tensor tokens,
-                           Tensor targets, float scale, const GradientSink& sink) const;
+                           Tensor targets, Tensor scale, const GradientSink& sink) const;
 
-  // Requires Size::logits, after forward, prefill or decode: soft-capped logits, fp32, of rows
-  // [begin, end) of the batch, (end - begin, padded vocab), at most head_chunk_rows() of them. The
-  // tensor is valid until the next call.
+  // Requires Size::logits; call after forward(), prefill() or decode(). Returns soft-capped logits,
+  // fp32, of rows [begin, end) of the batch, (end - begin, padded vocab), for at most
+  // head_chunk_rows() rows. The tensor is valid until the next call.
   Tensor logits(Stream& stream, const WeightSource& weights, std::int64_t begin,
                 std::int64_t end) const;
 
-  // (b t) fp32, nats: filled by losses and by losses_and_backward.
+  // (b t) fp32, nats; filled by losses() and by losses_and_backward().
   [[nodiscard]] Tensor row_losses() const { return act_.head.losses; }
 
  private:
-  // Context of a block, and its input, the residual stream.
+  // The context of a block, and its input, the residual stream.
   struct BlockInput {
     BlockContext block;
     Tensor from;
   };
-  // act_.embedded <- the normed embedding; act_.x0 <- its mix with that of the previous tokens, if
-  // smear is on.
+  // act_.embedded <- the normed embedding; act_.x0 <- the same, mixed with that of the previous
+  // tokens if smear is on.
   void embed(Stream& stream, const WeightSource& weights, Tensor tokens, const Step* step) const;
   // Blocks and final norm.
   void transform(Stream& stream, const WeightSource& weights, Tensor tokens,
@@ -75,7 +78,7 @@ class Gpt {
                                        const CacheUse* cached = nullptr) const;
   [[nodiscard]] Tensor in_rows(const Tensor& x) const;
   void head(Stream& stream, const WeightSource& weights, Tensor targets, Tensor predictions,
-            float scale, const GradientSink* sink) const;
+            Tensor scale, const GradientSink* sink) const;
   void embedding_gradients(Stream& stream, const WeightSource& weights, Tensor tokens,
                            const GradientSink& sink) const;
 

@@ -16,7 +16,7 @@ void require(bool ok, const std::string& message) {
 }
 
 std::int64_t short_window(std::int64_t seq_len) {
-  constexpr std::int64_t kTile = 128;  // tile of flash-attention, to which nanochat rounds up
+  constexpr std::int64_t kTile = 128;  // tile of flash-attention; nanochat rounds up to it
   return (seq_len + 4 * kTile - 1) / (4 * kTile) * kTile;
 }
 
@@ -58,7 +58,7 @@ void check_config(const GptConfig& c) {
   require(
       c.head_dim() % 2 == 0,
       concat("head size ", c.head_dim(), " (--n-embd / --n-head) is odd: rotary positions need ",
-             "an even one, as --n-embd ", (c.head_dim() + 1) * c.n_head, " gives"));
+             "an even size, as --n-embd ", (c.head_dim() + 1) * c.n_head, " gives"));
   require(c.head_dim() <= 256,
           concat("head size ", c.head_dim(), " (--n-embd / --n-head) is over 256: give --n-head ",
                  (c.n_embd + 255) / 256, " or more"));
@@ -79,14 +79,14 @@ void check_config(const GptConfig& c) {
   while (c.n_head % fitting != 0)
     --fitting;
   require(!c.value_embeddings || c.n_kv_head <= kMaxGates,
-          concat("--n-kv-head ", c.n_kv_head, ": value embeddings have gates of at most ",
+          concat("--n-kv-head ", c.n_kv_head, ": value embeddings have gates for at most ",
                  kMaxGates, " heads: give --n-kv-head ", fitting, ", or --value-embeddings off"));
   require(!c.smear || c.n_embd >= kSmearGateChannels,
           concat("--n-embd ", c.n_embd, " is too narrow for smear, whose gate reads ",
                  kSmearGateChannels, " channels: give --smear off"));
   require(c.document_token >= -1 && c.document_token < c.vocab_size,
           concat("the token that begins documents is ", c.document_token,
-                 ": give one of the vocabulary, from 0 to ", c.vocab_size - 1,
+                 ": give an id of the vocabulary, from 0 to ", c.vocab_size - 1,
                  ", or -1 for rows without documents"));
   require(c.dtype == DType::kF32 || c.dtype == DType::kBF16,
           concat("dtype ", name_of(c.dtype), " is not supported: give fp32 or bf16"));

@@ -9,13 +9,13 @@
 
 namespace muo::model {
 
-// Approximate size of the logits computed at once, in bytes: no more than the unembedding's weights
-// for such a vocabulary.
+// Approximate size of the logits that are computed at once, in bytes: no more than the
+// unembedding's weights for such a vocabulary.
 inline constexpr std::int64_t kHostHeadChunk = std::int64_t{64} << 20;
 
 // A GPT as nanochat builds it, with a switch for each extra. The defaults are the plain GPT of the
-// seed articles. Fixed for a run and saved with it, except for dtype, attention, fused_products and
-// head_chunk_bytes.
+// seed articles. The configuration is fixed for a run and saved with it, except for dtype,
+// attention, fused_products and head_chunk_bytes.
 struct GptConfig {
   std::int64_t vocab_size = 257;
   std::int64_t n_layer = 4;
@@ -28,22 +28,22 @@ struct GptConfig {
   float qk_scale = 1.0F;  // after QK norm, on q and on k
   float softcap = 15.0F;
   // nanochat's extras (docs/spec/model.md, "Forward").
-  bool value_embeddings = false;  // gated token table added to the values of every other layer
-  bool smear = false;             // mixes a part of the previous token's embedding in
+  bool value_embeddings = false;  // adds a gated token table to the values of every other layer
+  bool smear = false;             // mixes in a part of the previous token's embedding
   bool backout = false;           // subtracts a part of the middle layer's output at the end
   bool resid_lambdas = false;     // learned weight of the residual stream before each block
   bool x0_lambdas = false;        // learned weight of the embedding added before each block
-  // Id of the token that begins a document; attention and smear do not cross its bounds. -1: rows
-  // have no documents.
+  // Id of the token that begins a document; attention and smear do not cross document boundaries.
+  // -1: rows have no documents.
   std::int32_t document_token = -1;
-  DType dtype = DType::kF32;       // of activations and of matrices and embeddings in forward
+  DType dtype = DType::kF32;       // of activations, and of matrices and embeddings as read
   AttentionMethod attention = {};  // for devices
   bool fused_products = false;     // fuse products with ReLU^2 (kernels/fused_product.h)
   std::int64_t head_chunk_bytes = kHostHeadChunk;  // affects memory, speed and rounding only
 
   [[nodiscard]] std::int64_t head_dim() const { return n_embd / n_head; }
   [[nodiscard]] std::int64_t padded_vocab() const { return (vocab_size + 63) / 64 * 64; }
-  // Number of keys left of the query that layer i attends to; seq_len in the last layer.
+  // How many keys before the query layer i attends to; seq_len in the last layer.
   [[nodiscard]] std::int64_t window(std::int64_t layer) const;
   [[nodiscard]] float attention_scale() const;
   // True for every other layer, and always for the last.
@@ -54,7 +54,7 @@ struct GptConfig {
   [[nodiscard]] std::int64_t backout_layer() const { return n_layer / 2; }
 };
 
-// Channels of the normed input that gates read.
+// Channels of the normed input that the gates read.
 inline constexpr std::int64_t kValueGateChannels = 12;
 inline constexpr std::int64_t kSmearGateChannels = 24;
 
@@ -63,7 +63,7 @@ void set_nanochat_extras(GptConfig& config);
 
 // Throws InputError that names the option and the nearest valid value.
 void check_config(const GptConfig& config);
-// Throws InputError that names the options if `rows` are too many for one pass.
+// Throws InputError that names the options if there are too many `rows` for one pass.
 void check_pass(std::int64_t rows, std::int64_t seq_len);
 
 // THE list of parameters. Matrices are (out, in), as torch.nn.Linear.weight. Initial values are in
@@ -80,17 +80,17 @@ struct ParameterCounts {
   [[nodiscard]] std::int64_t total() const {
     return wte + value_embeds + lm_head + transformer_matrices + scalars;
   }
-  // The count for scaling laws, without embeddings, which are only looked up.
+  // The number for scaling laws: without embeddings, which are only looked up.
   [[nodiscard]] std::int64_t scaling() const { return transformer_matrices + lm_head; }
 };
 ParameterCounts count_parameters(const GptConfig& config);
 
-// nanochat's accounting (docs/spec/model.md, "FLOPs"), forward and backward: 6 per weight of a
-// linear layer, and for attention 12 heads head_dim min(window, T) per layer.
+// nanochat's accounting (docs/spec/model.md, "FLOPs"), for forward and backward: 6 per weight of a
+// linear layer and, for attention, 12 heads head_dim min(window, T) per layer.
 double flops_per_token(const GptConfig& config);
 double attention_flops_per_token(const GptConfig& config);  // attention's part of the above
-// As flops_per_token(), but counting only keys that a query attends to: itself and window(i) before
-// it.
+// Like flops_per_token(), but counts only the keys that a query attends to: its own and the
+// window(i) before it.
 double causal_flops_per_token(const GptConfig& config);
 
 }  // namespace muo::model

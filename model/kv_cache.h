@@ -10,8 +10,8 @@
 namespace muo::model {
 
 // Keys (after rotary and norm) and values (gated) of computed positions, for `rows` rows of up to
-// config.seq_len positions. They persist between passes, but not while other graphs run: between
-// training steps their memory is that of activations.
+// config.seq_len positions. They persist between passes, but only as long as no other graph runs:
+// between training steps, their memory is that of activations.
 struct KvCache {
   struct Layer {
     Tensor keys, values;  // (rows, seq_len, kv_heads, h)
@@ -21,13 +21,13 @@ struct KvCache {
   std::vector<Layer> layers;
 };
 
-// How a pass uses a cache. Without `positions`, rows of the pass begin at position 0 and attend to
-// themselves. With `positions`, each row is one position, which attends to the cache.
+// How a pass uses a cache. Without `positions`, rows of the pass begin at position 0 and attend
+// only to themselves. With `positions`, each row is a single position, which attends to the cache.
 struct CacheUse {
   const KvCache& cache;
-  Tensor slots = {};      // (b) int32: cache row of each row of the pass; absent: the same
+  Tensor slots = {};      // (b) int32: cache row for each row of the pass; absent: row i
   Tensor positions = {};  // (b) int32
-  Tensor starts = {};     // (b) int32, with documents and positions: begin of the row's document
+  Tensor starts = {};     // (b) int32, with documents and positions: start of the row's document
 };
 
 }  // namespace muo::model

@@ -82,7 +82,7 @@ GptParams build(const GptConfig& c, Builder& builder) {
         builder.add("backout_lambda", {1}, ParamRole::kSmear, {Kind::kConstant, 0.2});
   params.lm_head = builder.add("lm_head.weight", {c.padded_vocab(), c.n_embd},
                                ParamRole::kUnembedding, {Kind::kNormal, 0.001});
-  // Backward completes gradients in reverse order of use.
+  // The backward pass completes gradients in reverse order of use.
   const auto count = static_cast<int>(builder.specs.size());
   for (ParamSpec& spec : builder.specs)
     spec.ready = count - 1 - spec.use;

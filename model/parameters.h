@@ -7,8 +7,8 @@
 
 namespace muo::model {
 
-// Indices into gpt_parameters(), by which the model accesses its weights. kAbsent for disabled
-// extras.
+// Indices into gpt_parameters(), by which the model accesses its weights; kAbsent for
+// disabled extras.
 inline constexpr std::size_t kAbsent = static_cast<std::size_t>(-1);
 struct BlockParams {
   std::size_t value_embed = kAbsent, ve_gate = kAbsent;

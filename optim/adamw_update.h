@@ -4,7 +4,8 @@
 
 namespace muo::optim {
 
-// AdamW for one bucket's elements (docs/spec/optimizer.md, "AdamW"), entirely in commit.
+// AdamW for the elements of one bucket (docs/spec/optimizer.md, "AdamW"). All of it
+// happens in commit.
 class AdamWUpdate final : public BucketUpdate {
  public:
   AdamWUpdate(const BucketTensors& tensors, std::span<const ParamSpec> params, Tensor scalars,
@@ -12,7 +13,7 @@ class AdamWUpdate final : public BucketUpdate {
   void commit(Stream& update) const override;
 
  private:
-  Tensor m_, v_;  // over ranges().state
+  Tensor m_, v_;  // moments of the elements in ranges().state
 };
 
 }  // namespace muo::optim

@@ -176,14 +176,14 @@ void BucketTensors::add_squares(Stream& update, Tensor total, Tensor found,
 void BucketTensors::publish(Stream& comm) const {
   if (world_ == 1 || publish_collectives(bucket_) == 0) return;
   const ProfileRange phase(ProfileKind::kPhase, "gather ", bucket_.name);
-  if (bucket_.replica == ReplicaAt::kCommon) {  // a barrier: until all have committed
+  if (bucket_.replica == ReplicaAt::kCommon) {  // a barrier: all ranks have committed after it
     const Tensor nothing = weights_.elements(0, 0);
     return communicator_.all_gather(comm, bucket_.publish_tag, nothing, nothing);
   }
   const Tensor all = weight_wire_ ? weight_wire_ : weights_;
   if (weight_wire_) {
     for (const Range range :
-         ranges_.segment.ranges())  // padding is sent too: clear it of other tensors' data
+         ranges_.segment.ranges())  // padding is sent too: clears it of data of other tensors
       comm.zero(ranges_.full.slice(all, range));
     for (const Range range : ranges_.state.ranges())
       cast(comm, {.y = ranges_.full.slice(all, range), .x = master(range)});

@@ -21,7 +21,7 @@ void check_combination(const Bucket& b) {
   require(fp32_or_bf16(b.replica_dtype) && fp32_or_bf16(b.state_dtype) &&
               fp32_or_bf16(b.gradient_dtype) && fp32_or_bf16(b.gradient_wire) &&
               fp32_or_bf16(b.weight_wire),
-          b, "number formats other than fp32 and bf16");
+          b, "number formats must be fp32 or bf16");
   require(b.gradient_dtype == DType::kF32 || b.replica_dtype == DType::kBF16, b,
           "bf16 gradients need bf16 weights");
   require(!b.split_master || b.replica_dtype == DType::kBF16, b,
@@ -56,10 +56,10 @@ void check_combination(const Bucket& b) {
     case StateAt::kOwner:
       require(b.exchange == Exchange::kNone && b.compute == ComputeAt::kOwner &&
                   b.returns == Return::kNone && b.publish != Publish::kNone,
-              b, "state at the owner needs that the owner computes and publishes");
+              b, "state at the owner requires that the owner computes and publishes");
       return;
     case StateAt::kElements:
-      require(b.rule == UpdateRule::kMuon, b, "state by elements is for Muon only");
+      require(b.rule == UpdateRule::kMuon, b, "state by elements is only possible with Muon");
       require(b.reduction == Reduction::kReduceScatter && equal && b.publish != Publish::kNone, b,
               "state by elements needs reduce-scatter and publication");
       if (b.compute == ComputeAt::kEveryRank)
@@ -86,7 +86,7 @@ void check_unit(const Bucket& bucket, const Unit& unit, const ShardingPlan& plan
           bucket, "a unit of a different number class");
   require(group.rule == bucket.rule, bucket, "a unit of a different update rule");
   require(0 <= unit.begin && unit.begin < unit.end && unit.end <= param.shape.numel(), bucket,
-          "a unit beyond its parameter");
+          "a unit that exceeds its parameter");
   if (bucket.rule == UpdateRule::kMuon)
     require(param.shape.rank() == 2 && unit.end - unit.begin == param.shape.numel(), bucket,
             "a Muon unit that is not a whole matrix");
@@ -94,7 +94,7 @@ void check_unit(const Bucket& bucket, const Unit& unit, const ShardingPlan& plan
     require(unit.adam_group == group.adam_group, bucket, "a unit of a different AdamW group");
   const bool owned = bucket.compute == ComputeAt::kOwner;
   require(owned ? 0 <= unit.owner && unit.owner < plan.world : unit.owner == kEveryRank, bucket,
-          "a unit's owner contradicts the bucket's compute");
+          "a unit whose owner contradicts the bucket's `compute`");
 }
 
 // Blocks tile the space, and every rank has an equal part of each. With all-to-all, rank r computes
@@ -123,7 +123,7 @@ void check_space(const Bucket& bucket) {
     begin += size;
   }
   for (const Unit& unit : bucket.units) {
-    require(unit.offset >= end, bucket, "units overlap, or do not ascend");
+    require(unit.offset >= end, bucket, "units overlap or do not ascend");
     end = unit.offset + unit.end - unit.begin;
     require(end <= full, bucket, "a unit beyond the segments");
     if (bucket.state != StateAt::kOwner) continue;
@@ -155,7 +155,8 @@ void check_coverage(const ShardingPlan& plan, std::span<const ParamSpec> params)
   for (std::size_t i = 0; i < params.size(); ++i) {
     std::int64_t end = 0;
     for (const Location& at : locations[i]) {  // ascending, like the units of a bucket
-      require(at.unit->begin == end, *at.bucket, "a parameter with a gap, or updated twice");
+      require(at.unit->begin == end, *at.bucket,
+              "a parameter with a gap, or one that is updated twice");
       end = at.unit->end;
       const Location& first = locations[i].front();
       require(at.bucket == first.bucket &&
@@ -182,13 +183,13 @@ void check_tags(const ShardingPlan& plan) {
   Tag last_reduce = 0;
   Tag last_partial = 0;
   for (const Bucket& bucket : plan.buckets) {
-    require(bucket.reduce_tag > last_reduce, bucket, "reduced out of the order of the buckets");
+    require(bucket.reduce_tag > last_reduce, bucket, "not reduced in the order of the buckets");
     last_reduce = bucket.reduce_tag;
     require(partial == 0 || bucket.partial_tag > last_partial, bucket,
-            "reduced out of the order of the buckets");
+            "not reduced in the order of the buckets");
     last_partial = bucket.partial_tag;
     require(last_partial < plan.buckets.front().reduce_tag, bucket,
-            "reduced in part after a last reduction");
+            "a partial reduction after a last reduction");
     require(bucket.exchange_tag == 0 || bucket.exchange_tag > bucket.reduce_tag, bucket,
             "exchanged before it is reduced");
     require(bucket.return_tag == 0 || bucket.return_tag > bucket.exchange_tag, bucket,
@@ -229,7 +230,7 @@ void check_publish_order(const ShardingPlan& plan) {
     seen[b] = true;
     const Tag tag = plan.buckets[b].publish_tag;
     if (tag == 0) continue;
-    require(tag > last, plan.buckets[b], "published out of publish_order");
+    require(tag > last, plan.buckets[b], "not published in the order of publish_order");
     last = tag;
   }
   MUO_CHECK(plan.publish_order.size() == plan.buckets.size(),

@@ -14,20 +14,21 @@ struct Range {
   std::int64_t begin = 0, end = 0;
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
-Range intersection(Range a, Range b);  // empty: begin == end
+Range intersection(Range a, Range b);  // if empty, begin == end
 
-// The part of a bucket's full space that a tensor covers: ascending ranges, stored one after
-// another.
+// The part of a bucket's full space that a tensor covers: ascending ranges, stored one
+// after the other.
 class ElementRanges {
  public:
   ElementRanges() = default;
   explicit ElementRanges(Range range) { add(range); }
-  void add(Range range);  // must follow the others; an empty one is ignored
+  void add(Range range);  // must follow the others; an empty range is ignored
   [[nodiscard]] const std::vector<Range>& ranges() const { return ranges_; }
   [[nodiscard]] std::int64_t size() const;
   // The parts of `range` that are covered.
   [[nodiscard]] std::vector<Range> within(Range range) const;
-  // The part of a tensor over these ranges for `range`, which must be within one of them.
+  // Given a tensor over these ranges, returns its part for `range`, which must be
+  // within one of them.
   [[nodiscard]] Tensor slice(const Tensor& tensor, Range range) const;
 
  private:

@@ -15,7 +15,7 @@ namespace {
 using strategies::Params;
 
 // Each parameter's share of the work of a pass: proportional to its elements if it is used in a
-// product.
+// product, else 0.
 std::vector<double> shares_of_work(Params params) {
   std::vector<double> shares;
   double all = 0;
@@ -47,13 +47,15 @@ class Timeline {
         schedule_(make_weight_schedule(plan, params)),
         gathered_(schedule_.groups.size()) {}
 
-  // Seconds from the start of forward until the next step may start, if commit takes `commit_s`.
+  // Seconds from the start of the forward pass until the next step may start, if commit
+  // takes `commit_s`.
   double run(double commit_s) {
     if (plan_.gather == Gather::kPipelined)
       for (const std::size_t b : plan_.publish_order)
         if (publish_collectives(plan_.buckets[b]) > 0) {
           publish(plan_.buckets[b]);
           published_[b] = comm_;
+          if (rates_.loop) compute_ = comm_;
         }
     const std::vector<double> work = shares_of_work(params_);
     const std::vector<std::size_t> forward = ordered_by(&ParamSpec::use, params_);
@@ -74,7 +76,7 @@ class Timeline {
       }
     }
     compute_exchanged();
-    // Agreement: after all ranks have computed, and backward has ended.
+    // Agreement: after all ranks have computed, and the backward pass has ended.
     comm_ = std::max({comm_, busiest(), compute_});
     if (plan_.world > 1) take(rates_.link_latency_s);
     comm_ += commit_s;
@@ -106,7 +108,7 @@ class Timeline {
     const bool ring = phase == &BucketBytes::reduce || phase == &BucketBytes::publish;
     send(collectives, static_cast<double>(bytes), ring);
   }
-  // `bytes` of the busiest rank, sent in a ring or directly to each other rank.
+  // Sends `bytes`, those of the busiest rank, in a ring or directly to each other rank.
   void send(int collectives, double bytes, bool ring) {
     double seconds = bytes / rates_.link_bytes_per_s;
     const int there = rates_.ranks_per_box;
@@ -212,20 +214,20 @@ class Timeline {
   double pass_s_;               // time of a forward pass
   double compute_ = 0;          // current time of the stream
   double comm_ = 0;             // time at which the stream is free
-  std::vector<double> update_;  // by rank
+  std::vector<double> update_;  // time at which each rank's update stream is free
   double communication_ = 0, box_bytes_ = 0;
   std::vector<std::size_t> bucket_of_ = buckets_by_parameter();
-  // By bucket: time at which its weights are available, time at which its gradients are, number of
-  // missing gradients.
+  // By bucket: the time at which its weights are available, the time at which its gradients are
+  // available, and the number of missing gradients.
   std::vector<double> published_ = std::vector<double>(plan_.buckets.size());
   std::vector<double> ready_ = published_;
   std::vector<std::ptrdiff_t> gradients_missing_ =
       std::vector<std::ptrdiff_t>(plan_.buckets.size());
   std::vector<BucketCall> calls_ = {};
   std::size_t next_call_ = 0;
-  bool last_ = false;  // in the last micro-step
+  bool last_ = false;  // the current micro-step is the last
   WeightSchedule schedule_;
-  std::vector<double> gathered_;  // by group of the schedule
+  std::vector<double> gathered_;  // time of each gather, by group of the schedule
   std::size_t visit_ = 0;
   const Bucket* exchanged_ = nullptr;  // exchanged, but not computed yet
   double exchanged_s_ = 0;

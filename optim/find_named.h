@@ -9,7 +9,7 @@
 
 namespace muo::optim {
 
-// The item with that name; throws InputError that names the option and the known names.
+// Returns the item with that name. Throws InputError, which names the option and the known names.
 template <class Item>
 const Item& find_named(std::span<const Item> items, std::string_view name,
                        std::string_view option) {

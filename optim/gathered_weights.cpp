@@ -58,7 +58,7 @@ Tensor GatheredWeights::weight(std::size_t param) const {
         return memory_of(group, part)
             .elements(unit.offset - unit.begin - part.block.begin, shape.numel())
             .view(shape);
-  MUO_FAIL("no gathered weights of ", params_[param].name);
+  MUO_FAIL("there are no gathered weights of ", params_[param].name);
 }
 
 void GatheredWeights::begin(WeightPass pass, Tag first_tag) {

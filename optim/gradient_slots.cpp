@@ -14,7 +14,7 @@ std::int64_t gradient_bytes(const Bucket& bucket) {
 }
 
 // The interval in which a bucket uses a slot, in units of ParamSpec::ready: from its first complete
-// gradient to its last, and until its reduction has had time.
+// gradient to its last one, plus the time for its reduction.
 struct Interval {
   std::size_t bucket = 0;
   std::int64_t bytes = 0;
@@ -27,7 +27,7 @@ struct Interval {
   }
 };
 
-// Adds slots, assigned to buckets in the order given.
+// Adds slots, which are assigned to buckets in the given order.
 GradientSlots with_turns(GradientSlots slots, const std::vector<Interval>& buckets) {
   const std::size_t others = slots.bytes.size();
   std::vector<std::vector<Interval>> turns;  // by slot
@@ -75,7 +75,7 @@ GradientSlots gradient_slots(const ShardingPlan& plan, std::span<const ParamSpec
     }
   }
   std::ranges::stable_sort(taking_turns, {}, &Interval::first);
-  // A bucket is reduced while the next one is written.
+  // A bucket is reduced while the next bucket is written.
   for (std::size_t i = 0; i < taking_turns.size(); ++i) {
     const int next_but_one =
         i + 2 < taking_turns.size() ? taking_turns[i + 2].first : std::numeric_limits<int>::max();

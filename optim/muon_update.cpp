@@ -79,8 +79,8 @@ void MuonUpdate::allocate(Stack& stack, Arena& arena) {
                                      .category = MemoryCategory::kUpdate});
 }
 
-// One iteration per stack; if merged, one for all stacks of a shape and its transpose, computed in
-// the wide orientation.
+// One iteration per stack; if merged, one iteration for all stacks of a shape and its transpose,
+// computed in the wide orientation.
 void MuonUpdate::add_iterations(const NewtonSchulzForm& form, Arena& arena) {
   std::vector<std::vector<Member>> groups;
   std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> by_shape;
@@ -150,7 +150,7 @@ void MuonUpdate::fill_input(Stream& update, const Iteration& iteration,
   const Stack& stack = stacks_[member.stack];
   const std::int64_t end = member.begin + stack.count;
   const Tensor input = iteration.newton_schulz.input().rows(member.begin, end);
-  // Row norms are those of the parameter's rows, before it is transposed.
+  // Row norms are those of the parameter's rows before it is transposed.
   const Tensor x =
       member.transposed
           ? iteration.newton_schulz.scratch().rows(member.begin, end).view(stack.u.shape)

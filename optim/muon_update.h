@@ -9,9 +9,9 @@
 
 namespace muo::optim {
 
-// Muon for one bucket's matrices (docs/spec/optimizer.md): Nesterov, Newton-Schulz on the ranks
-// that compute, scaling; with the plan's exchange if a rank holds less of a matrix than it
-// computes.
+// Muon for the matrices of one bucket (docs/spec/optimizer.md): Nesterov momentum, Newton-Schulz on
+// the ranks that compute, and scaling; with the plan's exchange if a rank holds less of a matrix
+// than it computes.
 class MuonUpdate final : public BucketUpdate {
  public:
   // `found` (kernels/commit.h) receives the first value of an update that is not finite; `base` is
@@ -27,18 +27,18 @@ class MuonUpdate final : public BucketUpdate {
   void commit(Stream& update) const override;
 
  private:
-  // Adjacent matrices of the same shape, which the kernels before and after Newton-Schulz process
-  // together.
+  // Adjacent matrices of the same shape, which the kernels before and after Newton-Schulz
+  // process together.
   struct Stack {
     std::size_t first_unit = 0;
     std::int64_t count = 0;
-    Range range;               // of the bucket's full space
+    Range range;               // within the bucket's full space
     Tensor u = {};             // (k, R, C)
     Tensor row_norms = {};     // (k, R)
-    Tensor variance = {};      // (k, long); absent in versions without variance
+    Tensor variance = {};      // (k, long); absent in versions without it
     Tensor new_variance = {};  // (k, long)
   };
-  // A stack's place in a Newton-Schulz iteration: its first matrix is `begin`; it is transposed if
+  // A stack's place in a Newton-Schulz iteration. `begin` is its first matrix; it is transposed if
   // that merges its shape with the other orientation.
   struct Member {
     std::size_t stack = 0;
@@ -62,9 +62,9 @@ class MuonUpdate final : public BucketUpdate {
   int rank_;
   Tensor found_;
   std::int64_t base_;
-  Tensor momentum_;                         // over ranges().state
+  Tensor momentum_;                         // covers ranges().state
   std::optional<UpdateExchange> exchange_;  // if the plan exchanges
-  Tensor u_;                                // over ranges().compute
+  Tensor u_;                                // covers ranges().compute
   std::vector<Stack> stacks_;
   std::vector<Iteration> iterations_;
 };

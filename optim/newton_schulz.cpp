@@ -16,7 +16,7 @@ NewtonSchulz::NewtonSchulz(const std::string& name, const Shape& shape, DType dt
       tall_(shape[1] > shape[2]),
       steps_per_gram_(shape[1] == shape[2] ? 1 : static_cast<std::size_t>(form.steps_per_gram)) {
   MUO_CHECK(form.symmetric || form.steps_per_gram == 1, form.name,
-            ": several steps per Gram matrix are products of symmetric matrices");
+            ": several steps per Gram matrix need the symmetric form");
   const std::int64_t n = std::min(shape[1], shape[2]);
   const auto scratch = [&](const char* what, const Shape& of) {
     return arena.tensor(
@@ -25,7 +25,7 @@ NewtonSchulz::NewtonSchulz(const std::string& name, const Shape& shape, DType dt
   const Shape square{shape[0], n, n};
   x_ = scratch(".x", shape);
   result_ = y_ = result ? result : scratch(".y", shape);
-  // A run of steps takes x to y and the next one y to x.
+  // One run of steps takes x to y, the next one y to x.
   const std::size_t runs = (iteration.size() + steps_per_gram_ - 1) / steps_per_gram_;
   if (runs % 2 == 0) std::swap(x_, y_);
   gram_ = scratch(".gram", square);

@@ -12,7 +12,7 @@ std::int64_t elements_before(const ShardingPlan& plan, std::size_t bucket) {
   return sum;
 }
 
-// Index in the full space, from an index into the rank's part of the reduced gradient.
+// Returns the index in the full space for an index into the rank's part of the reduced gradient.
 std::int64_t full_index(const Bucket& bucket, int world, int rank, std::int64_t held) {
   if (world == 1 || bucket.reduction == Reduction::kAllReduce) return held;
   for (const Range block : blocks(bucket)) {
@@ -20,7 +20,7 @@ std::int64_t full_index(const Bucket& bucket, int world, int rank, std::int64_t 
     if (held < own.size()) return own.begin + held;
     held -= own.size();
   }
-  MUO_FAIL("an index that no rank holds in bucket ", bucket.name);
+  MUO_FAIL("no rank holds this index in bucket ", bucket.name);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ RateScales OptimizerOptions::scales(const RateScales& automatic) const {
 
 HyperParameters make_hyper_parameters(const OptimizerOptions& optimizer, const GuardOptions& guard,
                                       std::int64_t iterations, const RateScales& automatic) {
-  constexpr double kSmearLr = 0.2;  // scaled by neither batch nor width
+  constexpr double kSmearLr = 0.2;  // not scaled, neither by batch nor by width
   const RateScales scales = optimizer.scales(automatic);
   const double embedding = optimizer.embedding_lr * scales.batch_lr * scales.width_lr;
   const double scalar = optimizer.scalar_lr * scales.batch_lr;

@@ -10,7 +10,7 @@
 namespace muo::optim {
 namespace {
 
-// All steps that a run may request: the iteration's own, then its last one repeated.
+// All steps that a run may request: those of the iteration, then its last step repeated.
 template <std::size_t N>
 constexpr auto lengthened(const std::array<Quintic, N>& iteration) {
   std::array<Quintic, kMaxNewtonSchulzSteps> out{};
@@ -53,7 +53,8 @@ constexpr std::array kVersions = {
 }  // namespace
 
 std::span<const Quintic> first_steps(const OptimizerVersion& version, std::int64_t steps) {
-  MUO_CHECK(steps >= 1 && steps <= kMaxNewtonSchulzSteps, steps, " steps");
+  MUO_CHECK(steps >= 1 && steps <= kMaxNewtonSchulzSteps, "steps is ", steps, ", expected 1 to ",
+            kMaxNewtonSchulzSteps);
   return version.iteration.first(static_cast<std::size_t>(steps));
 }
 

@@ -16,13 +16,14 @@ std::int64_t segment_elements(const Bucket& bucket, int rank) {
 std::int64_t reduced_bytes(const Bucket& bucket, int rank, int world) {
   const std::int64_t full = bucket.full_elements() * size_of(bucket.gradient_wire);
   if (bucket.reduction == Reduction::kAllReduce) return 2 * (full * (world - 1) / world);
-  // All bytes pass every rank, root or not.
+  // All bytes pass through every rank, root or not.
   if (bucket.reduction == Reduction::kReduceToOwner) return full;
   return full - segment_elements(bucket, rank) * size_of(bucket.gradient_wire);
 }
 
-// Gathering matrices from ranks' parts to their owners, or the reverse: bytes that cross the link
-// of `rank` for its own matrices and, in the other direction, for those of others.
+// Gathers matrices from the parts of ranks to their owners, or the reverse: the bytes that
+// cross the link of `rank` for its own matrices and, in the other direction, for the
+// matrices of other ranks.
 struct OwnersBytes {
   std::int64_t own = 0, others = 0;
 };
@@ -53,14 +54,14 @@ std::int64_t published_bytes(const Bucket& bucket, int rank) {
   return (bucket.full_elements() - segment_elements(bucket, rank)) * size_of(bucket.weight_wire);
 }
 
-// Bytes accessed by muon_commit and adamw for the rank's part of a bucket.
+// Bytes that muon_commit and adamw access for the rank's part of a bucket.
 std::int64_t committed_bytes(const Bucket& bucket, std::span<const ParamSpec> params, int rank,
                              const ShardingPlan& plan) {
   const bool muon = bucket.rule == UpdateRule::kMuon;
   const DType replica =
       bucket.replica == ReplicaAt::kSharded ? bucket.weight_wire : bucket.replica_dtype;
-  // In fp32 the replica is the master, with split masters a half of it; in a wire dtype other than
-  // the replica's, publication writes it.
+  // In fp32 the replica is the master; with split masters, it is one half of the master. If the
+  // wire has another dtype than the replica, publication writes the replica.
   const bool writes_replica = replica != DType::kF32 && !bucket.split_master &&
                               (plan.world == 1 || bucket.weight_wire == replica);
   constexpr std::int64_t kFloat = sizeof(float);
@@ -76,7 +77,7 @@ std::int64_t committed_bytes(const Bucket& bucket, std::span<const ParamSpec> pa
       bytes += held.size() * element;
     if (!muon || !plan.version->factored_variance || !computes(bucket, unit, rank)) continue;
     const Shape& shape = params[unit.param].shape;
-    // The variance, read and written, and the new one.
+    // The variance, which is read and written, and the new variance.
     bytes += std::max(shape[0], shape[1]) * 3 * kFloat;
   }
   return bytes;

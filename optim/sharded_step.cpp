@@ -29,7 +29,8 @@ ShardedStep::ShardedStep(const RankContext& rank, const ShardingPlan& plan,
       needed_(params.size(), true),
       announced_(params.size(), true) {
   check_sharding_plan(plan, params);
-  MUO_CHECK(plan.world == rank.world, "a plan for world ", plan.world, " at world ", rank.world);
+  MUO_CHECK(plan.world == rank.world, "the plan is for ", plan.world, " ranks, but there are ",
+            rank.world);
   const auto bytes = [&](const char* name, std::size_t size) {
     return arena.tensor({.name = name,
                          .shape = {static_cast<std::int64_t>(size)},
@@ -137,7 +138,7 @@ ShardedStep::OpenStep ShardedStep::begin() {
   summed_ = false;
   advance_step(rank_.compute, {.scalars = scalars_, .hyper = hyper_});
   needed_.assign(needed_.size(), false);
-  in_slot_.assign(in_slot_.size(), nullptr);  // all were joined by the last step
+  in_slot_.assign(in_slot_.size(), nullptr);  // the last step has joined all of them
   micro_step_ = plan_.reductions() - 1;
   expect_gradients();
   exchanged_bucket_ = -1;
@@ -153,6 +154,16 @@ ShardedStep::ForwardPass ShardedStep::begin_forward_pass(Tag first) {
 ShardedStep::MicroStep ShardedStep::OpenStep::micro_step(std::int64_t index) {
   step_->begin_micro_step(index);
   return {*step_, step_->reduces_every_micro_step_ || index + 1 == step_->plan_.micro_steps};
+}
+
+ShardedStep::MicroStep ShardedStep::OpenStep::last_micro_step() {
+  MUO_CHECK(!step_->reduces_every_micro_step_);
+  return micro_step(step_->plan_.micro_steps - 1);
+}
+
+void ShardedStep::zero_gradients() {
+  for (const BucketState& bucket : buckets_)
+    bucket.tensors->zero_gradient(rank_.compute);
 }
 
 void ShardedStep::expect_gradients() {
@@ -181,9 +192,9 @@ void ShardedStep::gradient_needed(std::size_t param) {
   if (bucket.open) return;
   const BucketState*& last = in_slot_[gradients_->slot(index)];
   if (last != nullptr) {
-    MUO_CHECK(!last->open, "backward writes the gradient of ", params_[param].name,
+    MUO_CHECK(!last->open, "the backward pass writes the gradient of ", params_[param].name,
               " while bucket '", last->tensors->bucket().name,
-              "', which has its memory, is not reduced");
+              "', which uses the same memory, is not reduced yet");
     rank_.compute.wait(*last->reduced);
   }
   bucket.open = true;
@@ -267,8 +278,8 @@ void ShardedStep::exchange(std::size_t index) {
   order(rank_.update, *bucket.prepared, rank_.comm);
   clock_.busy(rank_.comm, [&] { bucket.update->exchange(rank_.comm); });
   rank_.comm.record(*bucket.exchanged);
-  // After the exchange was enqueued: so the next bucket's input is sent while the previous bucket
-  // computes.
+  // After the exchange has been enqueued, so that the input of the next bucket is sent while the
+  // previous bucket is computed.
   compute_exchanged();
   exchanged_bucket_ = static_cast<std::ptrdiff_t>(index);
 }
@@ -294,11 +305,11 @@ void ShardedStep::return_updates(BucketState& bucket) {
 void ShardedStep::finish(const std::function<void(Stream&)>& before_counting) {
   const ProfileRange range(ProfileKind::kPhase, "finish");
   for (std::size_t i = 0; i < announced_.size(); ++i)
-    MUO_CHECK(announced_[i], "no gradient of ", params_[i].name, " in this step");
+    MUO_CHECK(announced_[i], params_[i].name, " has no gradient in this step");
   MUO_CHECK(is_last_reduction() && next_call_ == calls_.size());
   compute_exchanged();
   order(rank_.update, *updated_, rank_.comm);
-  order(rank_.compute, *loss_, rank_.comm);  // also after the last use of the old weights
+  order(rank_.compute, *loss_, rank_.comm);  // this is also after the last use of the old weights
   if (rank_.world > 1)
     clock_.busy(rank_.comm, [&] {
       rank_.communicator.all_reduce(rank_.comm, plan_.totals_tag, all_totals_, all_totals_);

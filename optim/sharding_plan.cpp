@@ -16,7 +16,7 @@ struct Entry {
   Strategy about;
   std::vector<Bucket> (*make)(Params params, int world, const NewtonSchulzForm& form, Shard shard);
 };
-// For strategies whose owners do not depend on the form of Newton-Schulz, or on what is sharded.
+// For strategies whose owners depend neither on the form of Newton-Schulz nor on what is sharded.
 template <auto kMake>
 std::vector<Bucket> ignoring_form(Params params, int world, const NewtonSchulzForm& /*form*/,
                                   Shard /*shard*/) {
@@ -120,8 +120,8 @@ void assign_tags(ShardingPlan& plan) {
     bucket.partial_tag = plan.reductions() > 1 ? take(reduce_collectives(bucket)) : 0;
   if (plan.reductions() > 2)
     next += static_cast<Tag>(plan.reductions() - 2) * plan.tags_of_reductions();
-  // An exchange is enqueued before the previous bucket's updates return: so the next bucket's input
-  // is sent while that bucket computes.
+  // An exchange is enqueued before the updates of the previous bucket return, so that the input of
+  // the next bucket is sent while that bucket is computed.
   Bucket* computing = nullptr;
   const auto return_previous = [&] {
     if (computing != nullptr) computing->return_tag = take(return_collectives(*computing));
@@ -245,7 +245,7 @@ const Strategy& strategy_of(std::string_view name) { return entry_of(name).about
 ShardingPlan make_sharding_plan(std::span<const ParamSpec> params, int world,
                                 std::string_view strategy, const NumberFormats& formats,
                                 Gather gather, const NewtonSchulzForm& form, Shard shard) {
-  MUO_CHECK(world >= 1, "world ", world);
+  MUO_CHECK(world >= 1, "world is ", world, ", expected 1 or more");
   for (const ParamSpec& param : params) {
     MUO_CHECK(param.shape.rank() >= 1 && param.shape.numel() > 0, param.name, " has shape ",
               param.shape.text());

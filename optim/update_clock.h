@@ -8,7 +8,8 @@
 
 namespace muo::optim {
 
-// Phases of an update's time, on the stream that does the work, each named by the work or the wait.
+// Phases of an update's time, on the stream that does the work, each named after the
+// work or the wait.
 enum class UpdatePhase : std::uint8_t {
   kElsewhere,      // not part of the update
   kElementwise,    // momentum, normalisation, scaling, commit, AdamW
@@ -20,8 +21,8 @@ inline constexpr std::array<std::string_view, 4> kUpdatePhases = {"elsewhere", "
 // Phases of comm.
 enum class CommPhase : std::uint8_t { kIdle, kBusy };
 
-// Two clocks that ShardedStep advances when its streams change phase. If absent, mark_phase() does
-// nothing.
+// Two clocks that ShardedStep advances when its streams change phase. If they are absent,
+// mark_phase() does nothing.
 struct UpdateClock {
   Tensor update = {};  // PhaseClock by UpdatePhase
   Tensor comm = {};    // PhaseClock by CommPhase

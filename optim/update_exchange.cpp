@@ -18,7 +18,7 @@ UpdateExchange::UpdateExchange(const RankContext& rank, const BucketTensors& ten
       world_(rank.world) {
   std::int64_t segment = ranges().segment.size();
   std::int64_t compute = ranges().compute.size();
-  // An equal part for every rank, even with few units.
+  // An equal part for every rank, even if there are few units.
   if (bucket().exchange == Exchange::kAllToAll) segment = compute = blocks(bucket()).front().size();
   const auto tensor = [&](const char* what, std::int64_t n, MemoryCategory category,
                           DType dtype = DType::kF32) {

@@ -7,28 +7,28 @@
 
 namespace muo::optim {
 
-// Exchange of Muon's input with the ranks that compute, and of updates with those that commit, if
-// Newton-Schulz needs more of a matrix than a rank holds (Bucket::exchange, Bucket::returns).
+// Exchange of Muon's input with the ranks that compute, and of updates with the ranks that commit,
+// if Newton-Schulz needs more of a matrix than a rank holds (Bucket::exchange, Bucket::returns).
 // Functions only enqueue, like those of BucketTensors.
 class UpdateExchange {
  public:
-  // `computed`, `committed`: ranges of the full space whose updates this rank computes, and
-  // commits.
+  // `computed` and `committed` are the ranges of the full space whose updates this rank computes,
+  // and commits, respectively.
   UpdateExchange(const RankContext& rank, const BucketTensors& tensors, std::vector<Range> computed,
                  std::vector<Range> committed, Arena& arena);
 
-  // Over ranges().segment, followed by padding that is sent as well. Fill it before send().
+  // Covers ranges().segment, followed by padding that is sent as well. Fill it before send().
   [[nodiscard]] Tensor held() const { return held_; }
-  // Over ranges().compute, possibly followed by padding: the result of send(), and the updates
-  // computed from it.
+  // Covers ranges().compute, possibly followed by padding: first the result of send(), then the
+  // updates computed from it.
   [[nodiscard]] Tensor input() const { return input_; }
   [[nodiscard]] Tensor updates() const { return updates_; }
-  // Over ranges().segment: the result of send_back(); absent if ranks commit what they compute.
+  // Covers ranges().segment: the result of send_back(); absent if ranks commit what they compute.
   [[nodiscard]] Tensor returned() const { return returned_; }
 
   void send(Stream& comm) const;
-  // Zeroes the elements of returned updates that no matrix covers: they must not contain other
-  // tensors' data.
+  // Zeroes the elements of returned updates that no matrix covers, which must not contain data
+  // of other tensors.
   void zero_gaps(Stream& update) const;
   void send_back(Stream& comm) const;
 

@@ -16,10 +16,10 @@ struct UpdateGroup {
   int adam_group = 0;  // index into HyperParameters::adam
 };
 
-// nanochat's grouping (docs/spec/optimizer.md, "Parameter groups"): matrices of the blocks by Muon,
-// the rest by AdamW.
+// nanochat's grouping (docs/spec/optimizer.md, "Parameter groups"): Muon updates the matrices of
+// the blocks, AdamW everything else.
 UpdateGroup update_group(ParamRole role);
-// Name of a role's group in logs: "matrices", "lm_head", ...
+// The name of a role's group in logs: "matrices", "lm_head", ...
 std::string_view group_name(ParamRole role);
 
 // Parameters of one class share their number formats.

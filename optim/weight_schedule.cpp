@@ -13,7 +13,7 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Stage of each parameter, in the order of use: adjacent parameters of one layer share a stage.
+// The stage of each parameter, in the order of use; adjacent parameters of one layer share a stage.
 std::vector<int> find_stages(const ShardingPlan& plan, std::span<const ParamSpec> params) {
   std::vector<std::size_t> order;
   for (const Bucket& bucket : plan.buckets)
@@ -99,7 +99,7 @@ std::vector<std::int64_t> assign_slots(std::vector<WeightGroup>& groups) {
   return slots;
 }
 
-// A stage that compute enters, in forward or backward.
+// A stage that compute enters, in the forward or backward pass.
 struct Entered {
   int stage = 0;
   bool backward = false;

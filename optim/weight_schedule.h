@@ -8,21 +8,22 @@
 
 namespace muo::optim {
 
-// For ReplicaAt::kSharded: what a pass over the model gathers, when, and into which memory. A stage
-// is a part of a pass that reads its weights together: the embedding, a layer, the head. While
-// compute is at one stage, comm gathers the next stage's weights, unless they are there already.
+// For ReplicaAt::kSharded: what a pass over the model gathers, when, and into which memory. A
+// stage is a part of a pass that reads its weights together: the embedding, a layer, the
+// head. While compute is at one stage, comm gathers the weights of the next stage, unless
+// they are there already.
 
-// Weights that are gathered together: one stage's from all buckets that are cut by units, or one
-// whole bucket.
+// Weights that are gathered together: those of one stage from all buckets that are cut by units, or
+// one whole bucket.
 struct WeightGroup {
   struct Part {
     std::size_t bucket = 0;
-    Range block;              // of the bucket's full space: see blocks()
-    std::int64_t offset = 0;  // in the slot, in bytes
+    Range block;              // a range of the bucket's full space: see blocks()
+    std::int64_t offset = 0;  // offset in the slot, in bytes
   };
   std::vector<Part> parts = {};
   int first = 0, last = 0;   // the stages that read it
-  bool in_backward = false;  // also read in backward
+  bool in_backward = false;  // also read in the backward pass
   std::int64_t bytes = 0;
   std::size_t slot = 0;
 };
@@ -38,18 +39,18 @@ struct WeightSchedule {
   std::vector<int> stage_of;  // by parameter; kReplicated: not gathered
   std::vector<WeightGroup> groups;
   std::vector<std::int64_t> slots;  // sizes in bytes; groups of a slot use it in turn
-  // Visits of a forward pass, and of a micro-step of training, forward and backward. All slots are
-  // empty at first.
+  // Visits of a forward pass, and of a micro-step of training, which has a forward and a backward
+  // pass. All slots are empty at first.
   std::vector<Visit> forward, training;
 
   [[nodiscard]] std::int64_t collectives(std::span<const Visit> visits) const;
-  // Bytes sent by `rank`, as counted by Communicator::bytes_sent().
+  // Bytes that `rank` sends, counted as in Communicator::bytes_sent().
   [[nodiscard]] std::int64_t sent_bytes(std::span<const Visit> visits, const ShardingPlan& plan,
                                         int rank) const;
 };
 
 // A pure function. Two groups share a slot only if neither is gathered for the next stage, or read,
-// while the other is: two slots for layers that are gathered one by one (double buffering).
+// while the other one is: two slots for layers that are gathered one by one (double buffering).
 WeightSchedule make_weight_schedule(const ShardingPlan& plan, std::span<const ParamSpec> params);
 
 }  // namespace muo::optim

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Sourced by scripts that test something on a bare Debian. They define a function `usage TEXT` that exits.
+# Sourced by scripts that test something on a bare Debian, which must define a function `usage TEXT` that exits.
 # shellcheck disable=SC2034  # variables that its functions set for the caller
 # All files are in build/chroot. If CCACHE_DIR is set, compilers in the chroot use that cache.
 
-# Creates a chroot of suite $1 by debootstrap, with this machine's mirror and apt settings. Sets `chroot`, and
-# `log`,
+# Creates a chroot of suite $1 with debootstrap, using this machine's mirror and apt settings. Sets `chroot` and `log`,
 # the prefix of the names of log files.
 #   make_chroot SUITE [NAME]     NAME: the name of its folder, by default SUITE
 make_chroot() {
@@ -22,7 +21,7 @@ make_chroot() {
   echo "${0##*/}: debootstrap of $suite" >&2
   debootstrap --variant=minbase "$suite" "$chroot" "$mirror" >"$log.debootstrap.log" 2>&1 ||
     usage "debootstrap failed: $log.debootstrap.log"
-  # Copy what apt needs: proxies, credentials, certificates, name resolution.
+  # Copy what apt needs: proxies, credentials, certificates and name resolution.
   for file in /etc/apt/apt.conf /etc/apt/apt.conf.d /etc/apt/auth.conf /etc/apt/auth.conf.d \
               /etc/pip.conf /etc/ssl/certs/ca-certificates.crt /etc/resolv.conf /etc/hosts; do
     if [ -e "$file" ]; then
@@ -37,9 +36,8 @@ make_chroot() {
   if [ -n "${CCACHE_DIR:-}" ]; then mkdir -p "$CCACHE_DIR" "$chroot/ccache"; fi
 }
 
-# Clones HEAD into ~/muograph of a user of the chroot, who is created unless it is root. Sets `user`, `home`,
-# `clone`
-# (the path from outside the chroot) and `commit`.
+# Clones HEAD into ~/muograph of a user of the chroot, and creates the user unless it is root. Sets `user`, `home`,
+# `clone` (the path from outside the chroot) and `commit`.
 clone_for() {
   user=$1
   if [ "$user" != root ]; then chroot "$chroot" useradd --create-home --shell /bin/bash "$user"; fi
@@ -51,7 +49,7 @@ clone_for() {
   if [ -d "$chroot/ccache" ]; then chown -R "$(stat -c %u:%g "$clone")" "$CCACHE_DIR"; fi
 }
 
-# Runs a command as a user of the chroot in the clone, with its own /proc and process namespace, which end with it.
+# Runs a command as a user of the chroot, in the clone, with its own /proc and process namespace, which end with it.
 #   inside USER COMMAND [ARGUMENT]...
 inside() {
   local as=$1 settings=() name
@@ -72,7 +70,7 @@ inside() {
     bash -c 'cd ~/muograph && exec "$@"' bash "$@"
 }
 
-# Runs a command like `inside`, as `user`, with output to $log.NAME.log. Sets `code` and `seconds`, reports
+# Runs a command like `inside`, as `user`, with output to $log.NAME.log. Sets `code` and `seconds`, and reports
 # failures.
 #   try NAME COMMAND [ARGUMENT]...
 try() {

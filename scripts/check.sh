@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that run no tests: format, layers, tables of results, house rules, shell scripts. Takes seconds.
+# Checks that do not run tests: format, layers, tables of results, house rules, shell scripts. Takes seconds.
 #   scripts/check.sh                  all of these
 #   scripts/check.sh --tidy [FILE...] clang-tidy without its analyzer on the files, or on changes since MUO_BASE
 #                                     (default: where the branch left origin/main, else HEAD~1)
@@ -32,11 +32,11 @@ check_all() {
       return
     fi
   done
-  echo "golden files not recomputed: python3 has no PyTorch"
+  echo "skipped: golden files not recomputed, because python3 has no PyTorch"
 }
 
-# Lists translation units to check for the changes since the base: changed sources, and for a changed header the
-# source of the same name.
+# Lists the translation units to check for the changes since the base: changed sources, and for a changed header the
+# source with the same name.
 changed_sources() {
   local base=${MUO_BASE:-}
   if [ -z "$base" ]; then
@@ -50,7 +50,7 @@ changed_sources() {
     git ls-files --others --exclude-standard -- '*.cpp' '*.h'
   } | sources_of
 }
-# Lists the existing units for the sources and headers on standard input, once each. Skips one for which clang-tidy
+# Lists once each of the existing units for the sources and headers on standard input. Skips one for which clang-tidy
 # takes ten minutes because of cuDNN frontend headers, and one that redeclares NVIDIA's names to compare them.
 sources_of() {
   sed 's/\.h$/.cpp/' | awk '!seen[$0]++' | grep -vE '/cudnn_attention\.|stand_ins/interface\.' | while read -r file; do
@@ -71,11 +71,10 @@ tidy() {
     return
   fi
   echo "tidy: ${#files[@]} files"
-  # The compile database without options that only g++ supports, and without its precompiled headers.
+  # Writes the compile database without options that only g++ supports and without g++'s precompiled headers.
   mkdir -p build/tidy
   sed 's/ -fno-extern-tls-init//; s/ -Winvalid-pch -include [^ ]*//' build/dev/compile_commands.json >build/tidy/compile_commands.json
-  # Findings are on standard output; counts of suppressed warnings in system headers on standard error are
-  # discarded.
+  # Findings are on standard output. Counts of suppressed warnings in system headers, on standard error, are discarded.
   printf '%s\0' "${files[@]}" |
     xargs -0 -n 1 -P 2 timeout 300 clang-tidy -p build/tidy --quiet "${less[@]}" \
       --extra-arg=-Wno-unknown-warning-option 2> >(grep -v 'warnings\? generated\.$' >&2)

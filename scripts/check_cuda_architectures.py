@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compiles every CUDA source for each supported GPU architecture; fails on a warning, on a kernel that spills
-registers, on one whose warpgroup matrix products are serialised, and, with nvdisasm (scripts/fetch_cuda.sh
+"""Compiles every CUDA source for each supported GPU architecture. Fails on a warning, on a kernel that spills
+registers, on one whose warpgroup matrix products are serialized, and, if nvdisasm is available (scripts/fetch_cuda.sh
 disassembler), on machine code that lacks an instruction which PROMISES lists for its kernel.
   scripts/check_cuda_architectures.py [--registers] [ARCHITECTURE ...]    default: 80 90a 100a 120
   scripts/check_cuda_architectures.py --write-table [--only SOURCE ...]
 --registers: also prints registers, shared memory and counted instructions of every kernel.
 --write-table: writes the resources of every kernel to tests/stand_ins/kernel_resources.inc.
---only: compiles only these sources; all other rows of the table stay, also those of removed kernels."""
+--only: compiles only these sources; all other rows of the table stay, even those of removed kernels."""
 import argparse
 import collections
 import concurrent.futures
@@ -21,21 +21,20 @@ import tempfile
 import kernel_resources
 
 ROOT = kernel_resources.ROOT
-# GPU code only: every build compiles the host side of these files, with the same warnings.
+# Compiles only the GPU code: every build compiles the host side of these files, with the same warnings.
 HOST_COMPILER = shutil.which("g++-12") or "g++"
 FLAGS = ["-std=c++20", "-O3", "-ccbin", HOST_COMPILER, "-Werror", "all-warnings",
          "--expt-relaxed-constexpr", "-Xptxas", "-v,-warn-spills", "-Xcompiler", "-Wall,-Wextra",
          "-Isrc", "-I.", "-cubin"]
-# Sources for a single architecture, with CUTLASS's headers, whose templates cause warnings.
+# Sources for a single architecture that use CUTLASS's headers, whose templates cause warnings.
 HOPPER = "src/kernels/cuda/sm90/"
 CUTLASS = ROOT / "build/third_party/cutlass/include"
 HOPPER_FLAGS = ["-w", "-DNDEBUG", "-isystem", str(CUTLASS)]
 KERNEL = re.compile(r"Compiling entry function '(\S+)'.*?(\d+) bytes stack frame, (\d+) bytes spill "
                     r"stores, (\d+) bytes spill loads.*?Used (\d+) registers([^\n]*)", re.S)
 NVDISASM = ROOT / "build/third_party/nvdisasm/nvdisasm"
-# Instructions that kernels with such a name (mangled, if it is CUTLASS's) must contain, and on which architecture
-# ("":
-# all).
+# Instructions that kernels whose name matches (mangled, if it is CUTLASS's) must contain, and on which architecture (""
+# for all).
 PROMISES = [
     (re.compile(r"kernel<(float, 4|muo::BF16, 8)\b|elementwise_kernel<[48],"), "16 bytes", ""),
     (re.compile(r"::flash_"), "HMMA", ""),
@@ -93,7 +92,7 @@ def compile_one(nvcc, source, architecture):
         shared = re.search(r"(\d+) bytes smem", rest)
         kernel = resources[name]
         if (kernel.registers, kernel.shared) != (int(used), int(shared[1]) if shared else 0):
-            return source, f"ptxas reports {used} registers{rest}, its code says {kernel}\n", []
+            return source, f"ptxas reports {used} registers{rest}, but its code says {kernel}\n", []
         wrong = [f"spills {int(stores) + int(loads)} bytes"] if int(stores) + int(loads) else []
         if counts:
             wrong += broken_promises(names[name], name, counts[name], architecture)

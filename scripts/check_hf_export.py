@@ -5,11 +5,11 @@
     scripts/check_hf_export.py MUOGRAPH [--checkpoint DIR] [--out FILE.json]
 
 MUOGRAPH is the program. Without --checkpoint it first trains small models, a second each: plain ones for the nanochat
-port in transformers 5, others for the code exported beside the weights. Every logit after each of a few prompts must
+port in transformers 5, others for the code exported beside the weights. After each of a few prompts, every logit must
 be within 1e-4, in fp32. Wrong values of fields in config.json must change logits by a hundred times that, which proves
-that the check is sensitive. Tokenizers must give our ids without asking to trust code, generate() and pipeline() must
-continue texts like `sample`, the code lines that the export prints must run, Trainer must take the same step with any
-gradient accumulation, and arguments of forward() must behave as in the port. Needs PyTorch, transformers and
+that the check is sensitive. Tokenizers must give our ids without asking to trust code; generate() and pipeline() must
+continue texts as `sample` does; the lines of code that the export prints must run; Trainer must take the same step with
+any gradient accumulation; and arguments of forward() must behave as in the port. Needs PyTorch, transformers and
 accelerate, and writes the measurements to FILE.
 """
 import argparse
@@ -28,7 +28,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before importing transformers
 import torch
 import transformers
 
-BOUND = 1e-4  # logits are a few units: some hundred roundoff errors in fp32
+BOUND = 1e-4  # logits are a few units, so this is some hundred roundoff errors in fp32
 FAR = 100 * BOUND
 TEXT = "".join(f"{i} times {i} is {i * i}, and {i} and {i} are {2 * i}.\n" for i in range(3000))
 PROMPTS = ("", "7", "12 times 12 is ", "the quick brown fox", "\u00e9\u4e16 \x01\t", TEXT[:60])
@@ -45,7 +45,7 @@ MODELS = {
     "with a tokenizer of its own": ("--hf-code", "--n-head 2 --max-seq-len 256 --tokenizer {folder}/tokenizer.json"),
 }
 HAS_PORT = importlib.util.find_spec("transformers.models.nanochat") is not None
-# Wrong values of fields of config.json: defaults of the port, or of related models.
+# Wrong values for fields of config.json: defaults of the port or of related models.
 WRONG = {
     "--hf": {
         "rope_theta 10000": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
@@ -77,7 +77,7 @@ def run(program, *words):
 
 
 def our_logits(program, checkpoint, prompt):
-    """The tokens of the context, and the logits by token."""
+    """The tokens of the context and the logits by token."""
     said = json.loads(run(program, "sample", checkpoint, "--backend", "host", "--dtype", "fp32", "--logits", 1 << 16,
                           *(["--prompt", prompt] if prompt else [])))
     return said["context"], torch.tensor([logit for _, logit in sorted(said["logits"])], dtype=torch.float64)
@@ -112,7 +112,7 @@ def distance(model, wanted):
 
 @torch.no_grad()
 def padded_distance(model, wanted):
-    """The largest difference of a logit in batches whose rows are padded, on the left and on the right."""
+    """The largest difference of a logit in batches whose rows are padded on the left and on the right."""
     longest = max(len(tokens) for tokens, _ in wanted)
     worst = 0.0
     for side in ("left", "right"):
@@ -130,7 +130,7 @@ def padded_distance(model, wanted):
 
 
 def packed(texts):
-    """Texts packed into one row, and their positions."""
+    """Texts packed into one row and their positions."""
     return (torch.tensor([sum(texts, [])]), torch.tensor([[at for text in texts for at in range(len(text))]]))
 
 
@@ -141,7 +141,7 @@ def tensors_of(output):
 
 @torch.no_grad()
 def wrong_arguments(model, wanted):
-    """Yields arguments of forward() that behave differently from other models of transformers."""
+    """Yields arguments of forward() that behave differently than in other models of transformers."""
     texts = [tokens for tokens, _ in wanted]
     row, positions = packed(texts)
     together, begin = model(row, position_ids=positions).logits[0], 0
@@ -165,7 +165,7 @@ def wrong_arguments(model, wanted):
 
 @torch.no_grad()
 def differences_from_port(model, port, wanted):
-    """Yields arguments with which a model's results differ from those of the port with the same weights."""
+    """Yields arguments for which a model's results differ from those of the port with the same weights."""
     row, positions = (each[:, :model.config.seq_len] for each in packed([tokens for tokens, _ in wanted]))
     labels = torch.where(row % 3 == 0, -100, row)
     for words in ({}, {"return_dict": False}, {"logits_to_keep": 1}, {"logits_to_keep": torch.tensor([0, 5])},
@@ -181,8 +181,8 @@ def differences_from_port(model, port, wanted):
 
 
 def wrong_texts(program, option, checkpoint, folder, model, wanted):
-    """Yields differences of tokenizer, generate() and pipeline() from `sample`."""
-    # transformers 5 reads config.json first, and would ask whether to trust its code.
+    """Yields differences between `sample` and the tokenizer, generate() and pipeline()."""
+    # transformers 5 reads config.json first and would ask whether to trust its code.
     said = {"trust_remote_code": False} if HAS_PORT else {}
     with unittest.mock.patch("builtins.input", return_value="n") as question:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **said)
@@ -212,15 +212,15 @@ def wrong_texts(program, option, checkpoint, folder, model, wanted):
 
 
 def wrong_lines(said):
-    """Yields an error unless the last three lines of the export's output run."""
+    """Yields an error unless the last three lines of the export's output can be executed."""
     done = subprocess.run([sys.executable, "-c", "\n".join(said.splitlines()[-3:])], text=True, capture_output=True,
                           stdin=subprocess.DEVNULL)
     if done.returncode != 0 or not done.stdout.startswith("Once upon a time"):
-        yield f"the lines that load it end with {done.returncode}: {done.stdout}{done.stderr}"
+        yield f"the lines that load the model end with exit code {done.returncode}: {done.stdout}{done.stderr}"
 
 
 def trainer_step(folder, accumulated, out):
-    """Loss and gradient norm that Trainer reports for a step of eight rows, and their expected loss."""
+    """Loss and gradient norm that Trainer reports for a step of eight rows, and the expected loss."""
     model, _ = load(folder, "--hf-code")
     text = torch.tensor(list(TEXT.encode()[:512])).view(8, 64)
     at = torch.arange(64)
@@ -268,9 +268,9 @@ def check(program, name, option, checkpoint, folder):
         wrong += differences_from_port(load(with_code, "--hf-code")[0], model, wanted)
     for what, changes in WRONG[option].items():
         if all(getattr(model.config, key) == value for key, value in changes.items()):
-            continue  # has that value already
+            continue  # already has that value
         if any(getattr(model.config, key) is False for key in changes):
-            continue  # has no such weights
+            continue  # lacks these weights
         result["if_changed"][what] = distance(load(folder, option, **changes)[0], wanted)
     result["wrong"] = wrong
     return result

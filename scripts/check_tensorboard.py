@@ -3,9 +3,9 @@
 
   scripts/check_tensorboard.py RUN [--serve]
 
-Exactly the numbers of metrics.jsonl must be there once, rounded to fp32; config.toml and samples as text, and the
-options as hyper-parameters. --serve: also compares the curves served over HTTP by `tensorboard --logdir RUN`, which
-it starts with each of its two readers. Needs the Python package tensorboard.
+Exactly the numbers of metrics.jsonl, rounded to fp32, must be present once; config.toml and samples as text; and the
+options as hyper-parameters. --serve: also starts `tensorboard --logdir RUN` with each of its two readers, and compares
+the curves that it serves over HTTP. Needs the Python package tensorboard.
 """
 import argparse
 import json
@@ -22,7 +22,7 @@ import urllib.request
 TRAIN = ("loss", "lr_multiplier", "muon_momentum", "muon_weight_decay", "grad_norm", "step_ms", "tokens_per_s", "mfu")
 EVAL = ("val_loss", "val_bpb")
 UPDATE = re.compile(r"(\w+?)_(u_rms|rms|ratio)")
-MOST_SECONDS = 60  # until a server has read a run
+MOST_SECONDS = 60  # maximum time until a server has read a run
 
 
 def fail(text):
@@ -37,7 +37,7 @@ def as_float32(number):
 
 
 def logged(run):
-    """Maps tags to [step, value] of metrics.jsonl, including steps with non-finite values, as NaN."""
+    """Maps tags to [step, value] of metrics.jsonl, including steps with non-finite values, which are NaN."""
     curves = {}
     for line in (run / "metrics.jsonl").read_text().splitlines():
         record = json.loads(line)
@@ -54,18 +54,19 @@ def logged(run):
 
 
 def compare(want, have, reader):
-    """Compares two maps. Non-finite values only need to be non-finite, as the log does not store which."""
+    """Compares two maps. Non-finite values only need to be non-finite, because the log does not store which they
+    were."""
     for tag, points in want.items():
         got = [(step, value if math.isfinite(value) else math.nan) for step, value in have.get(tag, [])]
         if repr(got) != repr(points):
             differing = next(((w, g) for w, g in zip(points, got) if repr(w) != repr(g)), (len(points), len(got)))
             fail(f"{tag}: {reader} differs from metrics.jsonl: {differing[1]}, not {differing[0]}")
     for tag in set(have) - set(want) - {"train/bpb"}:
-        fail(f"{tag}: {reader} shows it, but metrics.jsonl does not have it")
+        fail(f"{tag}: shown by {reader}, but missing in metrics.jsonl")
 
 
 def read(run):
-    """Reads scalars, texts and hyper-parameters by TensorBoard's Python reader."""
+    """Reads scalars, texts and hyper-parameters with TensorBoard's Python reader."""
     from tensorboard.backend.event_processing import plugin_event_accumulator, plugin_event_multiplexer
     from tensorboard.plugins.hparams import metadata as hparams_metadata
     from tensorboard.util import tensor_util
@@ -90,7 +91,8 @@ def read(run):
 
 
 def check_texts(run, texts, hparams):
-    """Checks that the last text 'config' is config.toml, and that hyper-parameters are those of a run's first start."""
+    """Checks that the last text 'config' is config.toml and that the hyper-parameters are those of a run's first
+    start."""
     literal = "\n".join("    " + line for line in (run / "config.toml").read_text().split("\n"))
     configs = [text for _, text in texts.get("config", [])]
     if literal not in configs[-1:]:
@@ -138,7 +140,7 @@ def served(run, fast):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=pathlib.Path, metavar="RUN")
-    parser.add_argument("--serve", action="store_true", help="also query a running TensorBoard, which it starts")
+    parser.add_argument("--serve", action="store_true", help="also start TensorBoard and query it")
     options = parser.parse_args()
     if not (options.run / "metrics.jsonl").is_file():
         fail(f"{options.run}: no metrics.jsonl: give the directory of a run")

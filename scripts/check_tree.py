@@ -24,16 +24,16 @@ SOURCES = re.compile(  # sources of tests that CMake and scripts/fuzz.sh name
     r"tests/unit/(base/contracted_box_muller|cuda/fake_driver|kernels/simd_results)\.cpp")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
-# A citation of a document and its headings, by its path from the root, or as a link in another document.
+# A citation of a document and its headings, by its path from the root or as a link in another document.
 CITATION = re.compile(r'(?:(docs/[\w/.-]+\.md)|\]\(([\w/.-]+\.md)\)), '
                       r'("[^"]{1,80}"(?:(?:,| and|, and) "[^"]{1,80}")*)')
-NUMBERED = re.compile(r"\bspec/[a-z]+,? \d")  # in a text outside the repository
+NUMBERED = re.compile(r"\bspec/[a-z]+,? \d")  # in texts outside the repository
 DECISION = re.compile(r"\b[Dd]ecision ([0-9]+|[a-z0-9]+(?:-[a-z0-9]+)+)")
-# Options of our scripts, and of tools that appear in documents.
+# Options of our scripts, and of other programs that appear in documents.
 OTHER_OPTIONS = {"--gate", "--last", "--minutes", "--slow", "--tidy", "--user", "--dev", "--check", "--preset",
                  "--build", "--target", "--help",
                  "--project", "--follow", "--shards", "--dir", "--from", "--serve", "--logdir", "--load",
-                 "--llm-c", "--python", "--benchmark", "--gtest", "--steps", "--nanochat",
+                 "--benchmark", "--gtest", "--steps", "--nanochat",
                  "--embeddings", "--registers", "--write-table", "--only", "--draw",
                  "--trace", "--cuda-graph-trace", "--output", "--report", "--capture-range",
                  "--capture-range-end", "--nvtx-capture", "--phases", "--install", "--prefix", "--version",
@@ -42,7 +42,7 @@ OTHER_OPTIONS = {"--gate", "--last", "--minutes", "--slow", "--tidy", "--user", 
 
 
 def tracked():
-    """Every file that is in the repository, or would be added to it."""
+    """Every file that is in the repository or would be added to it."""
     names = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "-co", "--exclude-standard"],
                            check=True, capture_output=True, text=True).stdout.split("\0")
     return sorted(ROOT / name for name in set(names) if name and (ROOT / name).is_file())
@@ -74,7 +74,7 @@ def readmes():
 
 
 def tests(files):
-    """Finds tests that do not run: CMake only builds TESTS, SOURCES, the emulator and support."""
+    """Finds tests that do not run: CMake builds only TESTS, SOURCES, the emulator and support."""
     for path in files:
         name = path.relative_to(ROOT).as_posix()
         if TESTS.fullmatch(name):
@@ -129,7 +129,7 @@ def citations(files):
 
 
 def end_of(text, begin, stops):
-    """The position of the first of `stops` from `begin` on, outside of brackets that open after it."""
+    """The position of the first of `stops` from `begin` on that is outside of brackets opened after `begin`."""
     depth = 0
     for at in range(begin, len(text)):
         if depth == 0 and text[at] in stops:
@@ -181,13 +181,13 @@ def run_bits(files):
 
 
 def foreign_options():
-    """Options that docs/coming_from.md translates, in the first column of its tables, and torchrun's."""
+    """The options that docs/coming_from.md translates, in the first column of its tables, and torchrun's."""
     rows = [line for line in (ROOT / "docs/coming_from.md").read_text().splitlines() if line.startswith("| `-")]
     return {option for row in rows for option in OPTION.findall(row.split(" | ")[0])} | {"--nproc"}
 
 
 def commands(program):
-    """Every command, from the program's shell completion."""
+    """Every command, as listed by the program's shell completion."""
     def completed(*words):
         return subprocess.run([program, "complete", *words, ""], capture_output=True, text=True).stdout.split()
     for command in completed():
@@ -199,7 +199,7 @@ def options(files):
     program = next((p for build in ("dev", "release")
                     if (p := ROOT / "build" / build / "muograph").is_file()), None)
     if program is None:
-        print("tree: options in documents not compared, as nothing is built")
+        print("tree: skipped options in documents, because nothing is built")
         return
     known = OTHER_OPTIONS | foreign_options()
     for command in commands(program):

@@ -7,8 +7,8 @@
 which is the same for both formats, is copied from FROM's folder to TO's. Needs PyTorch and safetensors; the .pt file is
 loaded without running code from it.
 
-To safetensors: removes the prefix `_orig_mod.` that torch.compile adds to names; values and dtypes stay. To .pt:
-token and value embeddings become bfloat16, as in nanochat's own files (its optimizer keeps them in that dtype), unless
+To safetensors: removes the prefix `_orig_mod.` that torch.compile adds to names; values and dtypes stay. To .pt: token
+and value embeddings become bfloat16, as in nanochat's own files (its optimizer keeps them in that dtype), unless
 --embeddings is float32.
 """
 import argparse
@@ -52,7 +52,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", metavar="FROM", type=pathlib.Path)
     parser.add_argument("target", metavar="TO", type=pathlib.Path)
-    parser.add_argument("--embeddings", choices=DTYPES, default="bfloat16", help="of a .pt file")
+    parser.add_argument("--embeddings", choices=DTYPES, default="bfloat16", help="dtype of embeddings in a .pt file")
     arguments = parser.parse_args()
     source, target = arguments.source, arguments.target
     kinds = (source.suffix, target.suffix)
@@ -75,7 +75,7 @@ def main():
         shutil.copyfile(meta, meta_target)
         print(f"{meta_target}: copied from {meta}")
     elif not (meta_target and meta_target.is_file()):
-        print(f"no meta_*.json beside {target}: give one to `checkpoint import` by --meta")
+        print(f"no meta_*.json beside {target}: give one to `checkpoint import` with --meta")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Converts nanochat's tokenizer.pkl to a tokenizer.json, and compares ids.
+"""Converts nanochat's tokenizer.pkl to a tokenizer.json and compares the ids of a text.
   scripts/convert_nanochat_tokenizer.py [--program FILE] tokenizer.pkl tokenizer.json
 Loading a pickle runs its code: convert only files that you trust. Needs: pip install tiktoken."""
 import argparse

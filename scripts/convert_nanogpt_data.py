@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Converts nanoGPT's train.bin and val.bin, which are uint16 ids without a header, to token shards.
+"""Converts nanoGPT's train.bin and val.bin (uint16 ids without a header) to token shards.
   scripts/convert_nanogpt_data.py [--separator 50256] FILE.bin... OUT
-In nanoGPT's files the separator ends each document, in shards it begins each one: it is moved from the end to the
-start. The ids of a file that does not end with it, such as one of characters, or that begins with it, are copied
-unchanged."""
+In nanoGPT's files the separator ends each document; in shards it begins each document, so it is moved from the end to
+the start. The ids of a file that does not end with the separator, such as a file of characters, or that begins with it,
+are copied unchanged."""
 import argparse
 import array
 import pathlib

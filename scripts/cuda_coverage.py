@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Reports which lines of the CUDA plug-in the tests execute, by file: builds the SIMT tier with coverage counters in
-build/coverage, runs the tests on it and adds up the counts.      scripts/cuda_coverage.py [-R TESTS]"""
+"""Reports by file which lines of the CUDA plug-in the tests execute: builds the SIMT tier with coverage counters in
+build/coverage, runs the tests on it and adds up the counts.
+  scripts/cuda_coverage.py [-R TESTS]"""
 import argparse
 import collections
 import gzip
@@ -13,7 +14,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/coverage"
 ROOMS = ("src/runtime/cuda/", "src/kernels/cuda/")
-# One order of kernels is enough, and tests that start the program many times add nothing.
+# One order of kernels is enough, and tests that start the program many times add no coverage.
 TESTS = r"^simt[.](kernels[.](seq|attention)|models|extras|every)|^(contract|runtime)[.].*[Ss]imt|DeviceStep|NcclStep" \
         r"|^system[.](DeviceTraining|Bench|Gpus)|^app[.].*(Simt|Backend|Gpu)"
 
@@ -40,7 +41,7 @@ def counted():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-R", dest="tests", default=TESTS, help="tests to run, as a regular expression of ctest")
+    parser.add_argument("-R", dest="tests", default=TESTS, help="regular expression for ctest that selects the tests")
     tests = parser.parse_args().tests
     run("cmake", "--preset", "dev", "-B", BUILD, "-DMUO_COVERAGE=ON", "--log-level=WARNING")
     run("cmake", "--build", BUILD)

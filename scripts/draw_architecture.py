@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draws docs/architecture.svg: the rooms in the order of scripts/check_layers.py, and a captured step.
 
-  scripts/draw_architecture.py            writes it
-  scripts/draw_architecture.py --check    exit code 1 if it is not what this would write
+  scripts/draw_architecture.py            writes the file
+  scripts/draw_architecture.py --check    exits with 1 if the file is not up to date
 Standard library only.
 """
 import html
@@ -15,7 +15,7 @@ from check_layers import ROOMS
 OUT = pathlib.Path(__file__).resolve().parent.parent / "docs" / "architecture.svg"
 WIDTH, HEIGHT, MARGIN, GAP = 1120, 966, 20, 8
 
-# The columns of each room, out of twelve. Rows follow from ROOMS; levels() compares the result with it.
+# The columns of each room, out of twelve. The rows follow from ROOMS; levels() compares the result with it.
 COLUMNS = {"cli": (0, 12), "kit": (0, 12), "trainer": (0, 12), "graphs": (0, 9), "model": (0, 4.5),
            "optim": (4.5, 9), "kernels": (0, 9),
            "data": (9, 12), "runtime": (0, 12), "base": (0, 12)}
@@ -33,7 +33,7 @@ FILL = {"cli": "#f7e3e3", "kit": "#f9ead9", "trainer": "#f3dcea", "graphs": "#ec
         "optim": "#f8dcb4", "kernels": "#d5ecd0",
         "data": "#e3eef0", "runtime": "#eceadb", "base": "#e8e8e8"}
 ROW, ROOMS_TOP, LANE, BETWEEN, LANES_TOP = 56, 66, 40, 42, 668
-LEFT, END = 104, 1027  # x of the step's begin and end
+LEFT, END = 104, 1027  # x of the beginning and end of the step
 LANE_OF = {"compute": 0, "comm": 1, "update": 2}
 SCHEDULE, FORWARD, BACKWARD, GATHER, REDUCE, UPDATE, COMMIT = (
     "#e8e8e8", "#cfe3f7", "#9fc5ec", "#d5ecd0", "#a6d49a", "#f8dcb4", "#f2b36b")
@@ -55,7 +55,7 @@ STEP = [  # stream, from, to, text, colour; ShardedStep and StepGraph::enqueue i
 ]
 NEXT = [("compute", 1030, 1072, "begin", SCHEDULE), ("compute", 1074, 1094, "…", FORWARD),
         ("comm", 1036, 1072, "emb", GATHER), ("comm", 1074, 1094, "…", GATHER)]
-EVENTS = [  # (stream, x) that another (stream, x) waits for
+EVENTS = [  # (stream, x) for which another (stream, x) waits
     ("compute", 106, "comm", 114), ("comm", 148, "compute", 154), ("comm", 194, "compute", 202),
     ("comm", 240, "compute", 272), ("comm", 284, "compute", 344), ("compute", 412, "comm", 420),
     ("compute", 512, "comm", 520), ("compute", 612, "comm", 620), ("compute", 664, "comm", 674),
@@ -91,7 +91,8 @@ def arrow(x1, y1, x2, y2):
 
 
 def law():
-    """For each top-level room: the others that it, or one of its wings, may include; and its wings, in order."""
+    """For each top-level room: the others that it, or one of its subfolders, may include; and its subfolders, in
+    order."""
     names = [folder.removeprefix("src/") for folder in ROOMS]
     allowed = {name: set(rooms) for name, rooms in zip(names, ROOMS.values())}
     top = {name: name.split("/")[0] for name in names}
@@ -103,7 +104,7 @@ def law():
 
 
 def levels(may):
-    """The first and last row of each room, from the bottom: a room fills the free space below those above."""
+    """The first and last row of each room, from the bottom: a room fills the free space below the rooms above it."""
     first = {}
     for _ in may:
         first = {room: 1 + max((first.get(r, 0) for r in may[room]), default=-1) for room in may}
@@ -116,7 +117,7 @@ def levels(may):
     for room in sorted(may, key=first.get):
         below[room] |= {deep for r in below[room] for deep in below[r]}
     if below != may:
-        sys.exit("draw_architecture.py: the layout does not match what check_layers.py allows: change COLUMNS")
+        sys.exit("draw_architecture.py: the layout does not match the rules of check_layers.py: change COLUMNS")
     return {room: (first[room], min((first[r] for r in above(room)), default=first[room] + 1)) for room in may}
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fetches cmake and ninja from Python packages, by pip, into build/third_party/cmake; scripts/path.sh adds its bin/
-# to PATH. Prints nothing if they already exist.
-# Exit codes: 0 available; 3 not available, and one line on standard error says why and what to do.
+# Fetches cmake and ninja from Python packages with pip into build/third_party/cmake; scripts/path.sh adds its bin/ to
+# PATH. Prints nothing if they already exist.
+# Exit codes: 0 available; 3 not available (one line on standard error says why and what to do).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/path.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/python_packages.sh"

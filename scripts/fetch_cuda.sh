@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches the CUDA backend's missing dependencies from Python packages, by pip; every package is pinned and verified
+# Fetches missing dependencies of the CUDA backend from Python packages with pip; every package is pinned and verified
 # by its hash. Prints nothing if everything is available.
 #   scripts/fetch_cuda.sh find        prints the folder of a CUDA toolkit 13.0 or newer with cuDNN,
 #                                     installed or fetched; exit code 1 and no output if there is none
@@ -8,15 +8,15 @@
 #   scripts/fetch_cuda.sh frontend    cuDNN's C++ frontend, headers only, to build/third_party/cudnn_frontend
 #   scripts/fetch_cuda.sh cutlass     CUTLASS, headers only, to build/third_party/cutlass
 #   scripts/fetch_cuda.sh disassembler   nvdisasm, to build/third_party/nvdisasm
-# After an interruption nothing incomplete is taken for complete, and the next call continues the download.
+# After an interruption no incomplete file is taken for complete, and the next call continues the download.
 # MUO_GPU_ROOT: folder that contains usr, instead of / (for tests).
-# Exit codes: 0 available; 3 not available, and one line on standard error says why and what to do.
+# Exit codes: 0 available; 3 not available (one line on standard error says why and what to do).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/path.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/python_packages.sh"
 
-# Version and hash of one file, for any version of Python. nvcc does not declare the nvvm it needs: the one of its
-# own version. Both sizes are in MB: of the package, and unpacked.
+# Version and hash of one file, for any version of Python. nvcc does not declare its dependency on the nvvm of the same
+# version. Both sizes are in MB: of the package, and unpacked.
 packages() {
   case "$1" in
     toolkit) cat <<'TABLE' ;;
@@ -43,7 +43,7 @@ TABLE
   esac
 }
 
-# Arranges the packages as one folder like an installed toolkit.
+# Arranges the packages in one folder like an installed toolkit.
 lay_out_toolkit() {
   local all=$1 root=$1/nvidia/cu13 library
   for library in cudnn nccl; do
@@ -61,14 +61,14 @@ lay_out_toolkit() {
   ln -sfn lib "$root/lib64"
 }
 
-# Copies $1 of the package, and its licenses, to one folder: $from.
+# Copies $1 from the package, and its licenses, to one folder: $from.
 lay_out_part() {
   from=$to.new/part
   mkdir -p "$from"
   cp -r "$to.new/all/$1" "$to.new"/all/*.dist-info/licenses "$from"
 }
 
-# Succeeds if one of the folders has this header.
+# Succeeds if one of the folders contains this header.
 has_header() {
   local header=$1 folder
   shift
@@ -78,7 +78,7 @@ has_header() {
   return 1
 }
 
-# A toolkit is not only a compiler: it also needs the headers of cuBLASLt, and of cuDNN, which comes in separate
+# A toolkit is more than a compiler: it also needs the headers of cuBLASLt and of cuDNN, which comes in separate
 # packages.
 is_toolkit() {
   local release includes=("$1/include" "$1/targets/x86_64-linux/include")

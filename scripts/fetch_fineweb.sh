@@ -6,12 +6,13 @@
 # --dir     output folder, default fineweb10B or fineweb100B in the current folder
 # --from    URL of a folder with the same files, and optionally SHA256SUMS in the format of sha256sum
 # A shard gets its name only after its size matches its header and its SHA-256 that of Hugging Face or SHA256SUMS.
-# After an interruption nothing incomplete is taken for complete, and the next call continues the download.
-# Exit codes: 0 all shards exist; 2 wrong option; 3 a shard is missing, and one line on standard error says why and
-# what to do.
+# After an interruption no incomplete file is taken for complete, and the next call continues the download.
+# Exit codes: 0 all shards exist; 2 wrong option; 3 a shard is missing (one line on standard error says why and what to
+# do).
 set -euo pipefail
 
-readonly kHead=1024            # bytes of the header: 256 int32, the first three being magic, version and number of tokens
+# Bytes of the header: 256 int32, of which the first three are magic, version and number of tokens.
+readonly kHead=1024
 readonly kMagic=20240520 kVersion=1
 readonly kShardsOf10B=103 kShardsOf100B=1030
 readonly kAttempts=4           # attempts per shard
@@ -60,7 +61,7 @@ head_of() {
   [ $code -eq 0 ] || return 2
 }
 
-# Continues the download of $1 to file $2. Returns 0; or 1 with broken, restart, disk, missing or other in `why`.
+# Continues the download of $1 to file $2. Returns 0, or 1 with broken, restart, disk, missing or other in `why`.
 download() {
   local url=$1 part=$2 code=0 quiet=()
   case $client in
@@ -125,7 +126,7 @@ look_up() {
   if [ -n "$sha256" ]; then told_by="SHA256SUMS"; fi
 }
 
-# Downloads SHA256SUMS of --from, once; an empty file if there is none.
+# Downloads SHA256SUMS of --from, once. The file is empty if there is none.
 fetch_sums() {
   [ ! -e "$sums" ] || return 0
   local code=0
@@ -140,7 +141,7 @@ fetch_sums() {
   esac
 }
 
-# The last line of output of curl or wget.
+# Prints the last line of output of curl or wget.
 reason() {
   local line
   line=$(grep . "$said" 2>/dev/null | tail -n 1 | sed 's/^curl: //') || true
@@ -166,7 +167,7 @@ fetch_shard() {
   fi
   look_up "$name"
   for ((attempt = 1; ; ++attempt)); do
-    if check_head "$part"; then break; fi  # complete, but its SHA-256 was not compared
+    if check_head "$part"; then break; fi  # complete, but its SHA-256 has not been compared
     check_room "$part" "$name"
     if download "$from/$name" "$part"; then break; fi
     was=$(bytes_of "$part")
@@ -175,7 +176,7 @@ fetch_shard() {
                  "another --dir; $again" ;;
       missing) [ -s "$part" ] || rm -f "$part"
                if [[ $(reason) == *404* ]]; then
-                 fail "$from/$name: $(reason): is --from right, and has it $shards shards?"
+                 fail "$from/$name: $(reason): check --from, and whether it has $shards shards"
                fi
                fail "$from/$name: $(reason): $again, or give another --from" ;;
       restart) rm -f "$part"; continue ;;

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Fetches plotly.js, which `muograph report` embeds in its pages, from its Python package, by pip, to
-# build/third_party/plotly/plotly.min.js. Prints nothing if it exists.
-# Exit codes: 0 available; 3 not available, and one line on standard error says why and what to do.
+# Fetches plotly.js, which `muograph report` embeds in its pages, from its Python package with pip, to
+# build/third_party/plotly/plotly.min.js. Prints nothing if the file exists.
+# Exit codes: 0 available; 3 not available (one line on standard error says why and what to do).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/path.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/python_packages.sh"
 # shellcheck disable=SC2034  # printed by python_packages.sh
-instead="give muograph report your own plotly.js by --plotly FILE" any_machine=yes
+instead="give muograph report your own plotly.js with --plotly FILE" any_machine=yes
 
 packages() {
   cat <<'TABLE'

@@ -21,13 +21,13 @@ def git(*arguments):
 
 
 def older_than(commits):
-    """Yields a line for each phase that passed more than `commits` ago, or at a commit missing in this clone."""
+    """Yields a line for each phase that passed more than `commits` ago, or at a commit that this clone lacks."""
     record = json.loads(RECORD.read_text())
     phases = subprocess.run([ROOT / ".ci/full"], text=True, capture_output=True, check=True).stdout.split()
     for phase in phases:
         last = record.get(phase)
         if last is None:
-            if commits < TOO_OLD:  # a new phase may take some time to pass first
+            if commits < TOO_OLD:  # a new phase may take some time until it passes first
                 yield f".ci/full {phase}: has not passed yet; run it"
         elif not (age := git("rev-list", "--count", f"{last['commit']}..HEAD")):
             yield f".ci/full {phase}: passed at {last['commit']}, a commit missing here; run it"

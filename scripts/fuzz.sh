@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Fuzzes the program's file readers: runs libFuzzer on the targets of tests/fuzz, starting from their corpus.
-#   scripts/fuzz.sh [--seconds N] [TARGET...]     N per target, default 60; default all targets
-# Findings are in build/fuzz/found. Move them to tests/fuzz/corpus/TARGET under a descriptive name, good_... if the
-# file should be accepted: fuzz_test then keeps it as a regression test.
+#   scripts/fuzz.sh [--seconds N] [TARGET...]     N for each target (default 60); default: all targets
+# Findings are in build/fuzz/found. Move them to tests/fuzz/corpus/TARGET under a descriptive name (good_... if the file
+# should be accepted), where fuzz_test keeps them as regression tests.
 # Exit codes: 0 nothing found, 1 findings, 2 usage.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,7 +19,7 @@ targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then targets=("${all[@]}"); fi
 for target in "${targets[@]}"; do
   [ -d "tests/fuzz/corpus/$target" ] || {
-    echo "fuzz.sh: no target '$target'; there are: ${all[*]}" >&2
+    echo "fuzz.sh: no target '$target'; targets are: ${all[*]}" >&2
     exit 2
   }
 done
@@ -28,8 +28,8 @@ scripts/setup.sh --fuzz
 [ -f build/dev/build.ninja ] || cmake --preset dev --log-level=WARNING >/dev/null
 cmake --build --preset dev --target muograph_core muograph_sentencepiece muograph_oniguruma
 
-# The readers are compiled with fuzzer instrumentation, so that it sees their branches; everything else is the
-# library's.
+# The readers are compiled with fuzzer instrumentation, so that the fuzzer sees their branches. Everything else comes
+# from the library.
 mkdir -p build/fuzz/found
 readers=(data/shards.cpp src/base/file_bytes.cpp src/trainer/checkpoint/safetensors.cpp
          src/base/strict_json.cpp src/trainer/checkpoint/manifest.cpp src/trainer/options/config_file.cpp
@@ -37,14 +37,14 @@ readers=(data/shards.cpp src/base/file_bytes.cpp src/trainer/checkpoint/safetens
          src/kit/report/{html_report,run_history,text_report,train_record}.cpp
          data/documents.cpp data/byte_source.cpp data/text_corpus.cpp data/token_data.cpp data/input_files.cpp
          data/tokenizer/sentencepiece_model.cpp data/tokenizer/normalization_rules.cpp
-         data/tokenizer/fancy_pattern.cpp
+         data/tokenizer/split_pattern.cpp
          src/kernels/cuda/gemm_algorithms.cpp data/examples/*.cpp)
 clang++ -std=c++20 -O1 -g -march=x86-64-v3 -fsanitize=fuzzer,address,undefined \
   -fno-sanitize-recover=all -DFMT_SHARED -Isrc -I. -Itests \
   tests/fuzz/fuzzer.cpp tests/fuzz/targets.cpp tests/support/files.cpp "${readers[@]}" \
   -Lbuild/dev -lmuograph_core -lfmt -lyaml -lz -lzstd -Wl,-rpath,"$PWD/build/dev" -o build/fuzz/fuzzer
 
-# malloc_limit_mb: a Zstandard frame may request a window of 2 GiB, which is allocated but not touched.
+# malloc_limit_mb: a Zstandard frame may request a window of 2 GiB, which is allocated but never touched.
 found=0
 for target in "${targets[@]}"; do
   corpus=build/fuzz/corpus/$target

@@ -1,16 +1,18 @@
-"""Writes the files that scripts/gpu_check.py returns from a call: at most 7, of at most 15 MiB each, and every one of
-them complete whenever the call ends; scripts/gpu_results.py reads them."""
+"""Writes the files that scripts/gpu_check.py returns from a call: at most 7 files of at most 15 MiB each. Every one of
+them is complete whenever the call ends. scripts/gpu_results.py reads them."""
 import io
 import os
 import tarfile
 
-ARCHIVE_BYTES, ARCHIVES = 15 << 20, 5  # maximum of a file; files besides callN.txt and callN.tar.gz
-TEXT_BYTES, FILE_BYTES = 256 << 10, 4 << 20  # kept from either end of a log; maximum of another file
+# Maximum size of a file; number of files besides callN.txt and callN.tar.gz.
+ARCHIVE_BYTES, ARCHIVES = 15 << 20, 5
+# Kept from either end of a log; maximum size of another file.
+TEXT_BYTES, FILE_BYTES = 256 << 10, 4 << 20
 
 
 def write_archive(target, members):
-    """Archives (path or bytes, name) pairs, and returns the archive's size. An existing archive is replaced only if the
-    new one is small enough."""
+    """Archives (path or bytes, name) pairs and returns the size of the archive. Replaces an existing archive only if
+    the new one is small enough."""
     part = target.with_name(target.name + ".part")
     with tarfile.open(part, "w:gz", compresslevel=5) as tar:
         for content, name in members:
@@ -45,14 +47,14 @@ class ResultFolder:
     def __init__(self, out, call, stages):
         self.out, self.call, self.stages = out, call, stages
         out.mkdir(parents=True, exist_ok=True)
-        self.kept = set()  # archives of single files
+        self.kept = set()  # archives with a single file
 
     def line(self, text):
         with open(self.out / f"call{self.call}.txt", "a", encoding="utf-8") as file:
             file.write(text + "\n")
 
     def keep(self, path, stage):
-        """Writes a large file to a separate archive; returns its name, or why it was left behind."""
+        """Writes a large file to a separate archive. Returns the archive's name, or why the file was left behind."""
         name = f"call{self.call}_{stage}.tar.gz"
         if len(self.kept) == ARCHIVES or name in self.kept:
             return f"{path.name}: left behind, too many files"
@@ -62,7 +64,7 @@ class ResultFolder:
         return f"{path.name}: in {name}"
 
     def save(self):
-        """Writes everything so far to one archive: both ends of long logs, and only the names of large files."""
+        """Writes everything so far to one archive: both ends of long logs, and of large files only their names."""
         members, dropped = [], []
         for path in sorted(self.stages.rglob("*")):
             if not path.is_file() or path.is_symlink():
@@ -72,7 +74,7 @@ class ResultFolder:
                 members.append((excerpt(path), name))
             elif size > FILE_BYTES:
                 dropped.append(f"{name}: {size} bytes")
-            else:  # read completely first: a running process may write to it
+            else:  # read the whole file first: a running process may write to it
                 members.append((path.read_bytes(), name))
         target = self.out / f"call{self.call}.tar.gz"
         while True:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs one of the calls of scripts/gpu_stages.py on a machine with a GPU, from the archive that scripts/gpu_pack.sh
-packed on another machine: it needs no compiler, packages, network or checkout.
+made on another machine. It needs no compiler, packages, network or checkout.
   mkdir pack && tar -xf gpu_binaries.tar.gz -C pack && pack/scripts/gpu_check.sh CALL SECONDS OUT [STAGE...]
-Each stage has a time limit, ends with a verdict line, and is then saved in OUT, whatever happens later:
+Each stage has a time limit and ends with a verdict line; it is then saved in OUT, whatever happens later:
 OUT/callN.txt (the lines), OUT/callN.tar.gz (all output, rewritten after each stage) and OUT/callN_STAGE.tar.gz (a
 large file worth keeping). There are at most 8 files of at most 15 MiB each. A stage is started only if enough of
 SECONDS is left. STAGEs, of any call, run first, after `machine`.
@@ -28,8 +28,8 @@ from gpu_stage import BAD
 
 PACK = pathlib.Path(__file__).resolve().parent.parent  # contains this script's folder
 PATIENCE = int(os.environ.get("MUO_CHECK_PATIENCE", "1"))  # multiplies the stages' time limits
-GRACE = 5  # seconds from SIGTERM to SIGKILL, and from that until the process is abandoned
-LEAST = 10  # least seconds left to start a stage
+GRACE = 5  # seconds from SIGTERM to SIGKILL, and from there until the process is abandoned
+LEAST = 10  # minimum number of seconds left to start a stage
 AT_ONCE = 8  # parallel stages
 MOST_RESTARTS = 12
 MONITOR = ["nvidia-smi", "--query-gpu=timestamp,memory.used,utilization.gpu,power.draw,clocks.sm,"
@@ -37,7 +37,7 @@ MONITOR = ["nvidia-smi", "--query-gpu=timestamp,memory.used,utilization.gpu,powe
 
 
 def cuda_libraries():
-    """Folders with CUDA's libraries: those of PyTorch's Python packages, then a toolkit's."""
+    """The folders with CUDA's libraries: those of PyTorch's Python packages, then those of a toolkit."""
     roots = {pathlib.Path(p) for p in sys.path if p}
     found = {str(f.parent) for root in roots for f in root.glob("nvidia/**/lib*.so.*")}
     toolkit = pathlib.Path("/usr/local/cuda/lib64")
@@ -53,7 +53,7 @@ def tail(path, lines=12):
 
 
 def print_line(text):
-    """Prints a line; continues the call even if nobody reads standard output any more."""
+    """Prints a line, and continues the call even if nobody reads standard output any more."""
     try:
         print(text, flush=True)
     except OSError:
@@ -61,7 +61,7 @@ def print_line(text):
 
 
 class Child:
-    """A command in its own process group, with output to files, so that no pipe can block."""
+    """A command in its own process group, with output to files so that no pipe can block."""
 
     def __init__(self, command, folder, environment):
         with open(folder / "stdout.txt", "ab") as out, open(folder / "stderr.txt", "ab") as err:
@@ -91,7 +91,7 @@ class Child:
 
 
 class Check:
-    """The state of a call: its folders, and the verdicts of finished stages."""
+    """The state of a call: its folders and the verdicts of finished stages."""
 
     def __init__(self, call, seconds, out, work):
         self.call, self.work = call, work
@@ -132,10 +132,12 @@ class Check:
     def environment(self, stage):
         out = {**os.environ, **stage.environment}
         out["PYTHONDONTWRITEBYTECODE"] = "1"
-        if not stage.python:  # PyTorch finds its own; our programs find others by $ORIGIN
+        # PyTorch finds its own libraries; our programs find the others through $ORIGIN.
+        if not stage.python:
             out["LD_LIBRARY_PATH"] = ":".join(
                 part for part in (self.libraries, os.environ.get("LD_LIBRARY_PATH")) if part)
-            out["XDG_CACHE_HOME"] = str(self.work / "cache")  # algorithms of products are measured anew in this check
+            # Algorithms of products are measured anew in this check.
+            out["XDG_CACHE_HOME"] = str(self.work / "cache")
         return out
 
     def folder(self, name):
@@ -200,7 +202,8 @@ class Check:
         return {**record, "verdict": verdict, "why": why}
 
     def execute_within(self, stage, command, folder, limit, record):
-        """Runs the command; if cases are numbered, one that crashes the command loses only this case."""
+        """Runs the command. If its cases are numbered, a case that crashes the command does not prevent the other
+        cases."""
         end = time.monotonic() + limit
         more = []
         for _ in range(MOST_RESTARTS):
@@ -241,7 +244,7 @@ class Check:
                     file.write(json.dumps(record) + "\n")
                 self.results.line(line)
                 self.results.save()
-            except OSError as error:  # possibly a temporarily full disk
+            except OSError as error:  # possibly a disk that is full for a while
                 print_line(f"    not saved: {error}")
 
     def keep(self, stage, folder):
@@ -286,7 +289,7 @@ def peak_of(log, seen):
 
 
 def headline(folder):
-    """The main figures of a benchmark that printed JSON, completely or in its last line."""
+    """The main figures of a benchmark whose output, or its last line, is JSON."""
     try:
         text = (folder / "stdout.txt").read_text().strip()
         facts = json.loads(text if text.startswith("{\n") else text.splitlines()[-1])
@@ -307,7 +310,7 @@ def run_call(check, stages):
 
 
 def chosen(check, first):
-    """The named stages, followed by those of the call; STAGE* names all with that prefix."""
+    """The named stages, followed by those of the call. STAGE* names all stages with that prefix."""
     calls = {number: make(check) for number, make in gpu_stages.CALLS.items()}
     everything = {stage.name: stage for stages in (*calls.values(), gpu_stages.by_name_only(check)) for stage in stages}
     named = ["machine"]  # identifies the machine of the results
@@ -315,7 +318,7 @@ def chosen(check, first):
         found = [one for one in everything if one == name or
                  (name.endswith("*") and one.startswith(name[:-1]))]
         if not found:
-            sys.exit(f"gpu_check.py: no stage is called {name}; there are {', '.join(everything)}")
+            sys.exit(f"gpu_check.py: no stage is called {name}; stages are {', '.join(everything)}")
         named += [one for one in found if one not in named]
     rest = [stage for stage in calls[check.call] if stage.name not in named]
     return [everything[name] for name in named] + rest

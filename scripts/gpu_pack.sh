@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Builds the programs that scripts/gpu_check.sh runs and packs them into one archive, with that script, all
-# libraries
-# except CUDA's, training data and results precomputed on the CPU: the machine with the GPU needs no checkout,
-# compiler,
-# packages or network. Programs find their libraries by $ORIGIN, since LD_LIBRARY_PATH there is for CUDA only.
+# Builds the programs that scripts/gpu_check.sh runs and packs them into one archive, with that script, all libraries
+# except CUDA's, training data, and results precomputed on the CPU: the machine with the GPU needs no checkout,
+# compiler, packages or network. Programs find their libraries through $ORIGIN, because LD_LIBRARY_PATH is only for CUDA
+# there.
 #   scripts/gpu_pack.sh [--nanochat CHECKOUT] [--build DIR] [ARCHIVE]
-# --nanochat: includes nanochat's newest commit, for a comparison; it is in no commit of this repository.
-# --build: uses this build instead of building the gpu preset. ARCHIVE: default build/gpu_binaries.tar.gz, at most
-# 40 MiB.
+# --nanochat: includes nanochat's newest commit, for a comparison. It is in no commit of this repository.
+# --build: uses this build instead of building the gpu preset. ARCHIVE: default build/gpu_binaries.tar.gz, at most 40
+# MiB.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -44,7 +43,7 @@ mkdir -p "$folder/$avx512"
 for file in "${programs[@]}" {,"$avx512/"}lib{muograph_core,simd_results}.so libmuograph_cuda.so; do
   strip -o "$folder/$file" "$build/$file"
 done
-# Libraries that another system may lack. The C library and CUDA's are taken from that system.
+# Packs libraries that another system may lack. The C library and CUDA's libraries are taken from that system.
 ldd "$build/kernels_test" "$build/muograph" "$build/libmuograph_core.so" |
   awk '$3 ~ /^\// {print $3}' | sort -u |
   grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux[^/]*)\.so' |
@@ -69,7 +68,7 @@ git rev-parse --short=12 HEAD >"$folder/commit"
 changed=$(git status --porcelain --untracked-files=no)
 if [ -n "$changed" ]; then
   echo "$(cat "$folder/commit") (changed)" >"$folder/commit"
-  printf 'gpu_pack.sh: results will not belong to a commit; changed files:\n%s\n' "$changed" >&2
+  printf 'gpu_pack.sh: results will not belong to a commit, because files are changed:\n%s\n' "$changed" >&2
 fi
 
 tar -C "$folder" --sort=name --owner=0 --group=0 -cf - . | gzip -9 >"$archive.part"

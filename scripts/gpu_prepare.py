@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes what scripts/gpu_check.py needs besides programs to the folder that scripts/gpu_pack.sh packs:
+"""Writes what scripts/gpu_check.py needs besides programs, to the folder that scripts/gpu_pack.sh packs:
   scripts/gpu_prepare.py BUILD PACK        BUILD has the programs, PACK has text.txt
-PACK/scripts, PACK/configs and PACK/tests: files of the checkout that stages read, under the same paths;
-PACK/tests.json: test suites, each of which runs in its own process; PACK/reference_DTYPE.jsonl: the first steps of
-the text run of scripts/gpu_stages.py on this machine's CPU, the reference of the same run on a GPU."""
+PACK/scripts, PACK/configs and PACK/tests: files of the checkout that stages read, under the same paths.
+PACK/tests.json: test suites, each of which runs in its own process. PACK/reference_DTYPE.jsonl: the first steps on this
+machine's CPU of the text run of scripts/gpu_stages.py, as the reference for the same run on a GPU."""
 import json
 import pathlib
 import shutil
@@ -16,9 +16,8 @@ import gpu_stages
 
 POLL_SECONDS = 0.1
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CHECKOUT = ("scripts/gpu_*.py", "scripts/gpu_check.sh", "scripts/torch_kernels.py", "scripts/peer_torch.py",
-            "scripts/peer_nanochat_gpu.py", "configs/quick.toml", "tests/golden/*.safetensors",
-            "tests/golden/core/**/*")
+CHECKOUT = ("scripts/gpu_*.py", "scripts/gpu_check.sh", "scripts/torch_kernels.py", "scripts/peer_nanochat_gpu.py",
+            "configs/quick.toml", "tests/golden/*.safetensors", "tests/golden/core/**/*")
 
 
 def train_lines(path):

@@ -24,7 +24,7 @@ PROFILED = ("gpu__time_duration.sum", "Duration", "SM Frequency", "Compute (SM) 
             "L2 Cache Throughput", "Achieved Occupancy", "Registers Per Thread", "Waves Per SM")
 NANOCHAT_PUBLISHED = {"tokens_per_s": 546000, "what": "nanochat's own figure for d12 on one H100, with "
                       "FlashAttention-3"}
-# The table of docs/status.md: the beginning of a row, and the stages that prove it.
+# The table of docs/status.md: the beginning of each row, and the stages that prove it.
 FEATURES = {
     "plain GPT": ["kernel_tests_*", "kernels_*", "models", "device_step_1"],
     "nanochat's extras": ["every_kernel_*", "models", "extras", "step_d12_32"],
@@ -66,7 +66,7 @@ def facts(pack):
 
 
 class Stages:
-    """The results: verdicts of stages, and their files."""
+    """The results: the verdicts of the stages and their files."""
 
     def __init__(self, outs, folder):
         self.folder, self.verdicts, self.facts = folder, {}, {}
@@ -103,7 +103,7 @@ class Stages:
         return next(iter(sorted(self.folder.glob(f"*/pack/{name}"))), self.folder / "none")
 
     def row(self, stage):
-        """The verdict, the command's measurements, and those of nvidia-smi."""
+        """The verdict, the command's measurements and those of nvidia-smi."""
         verdict = self.verdicts[stage]
         seen = {key: verdict[key] for key in ("commit", "peak_gpu_mib", "peak_w", "least_sm_mhz", "why")
                 if verdict.get(key)}
@@ -125,7 +125,7 @@ def json_of(path):
 
 
 def json_lines(path):
-    """The objects in a JSON Lines file, whose last line may be incomplete."""
+    """The objects in a JSON Lines file whose last line may be incomplete."""
     rows = []
     for line in path.read_text(errors="replace").splitlines() if path.is_file() else []:
         try:
@@ -185,7 +185,7 @@ def profiled(path):
 
 
 def peers(stages):
-    """nanochat's figures, and ours from the same call."""
+    """nanochat's figures and ours from the same call."""
     out = {}
     for theirs, ours, figure in (("nanochat", "step_d12", "tokens_per_s"),
                                  ("nanochat_d24", "optimizer_d24", "update_ms")):
@@ -234,7 +234,7 @@ def training(stages):
 
 
 def status(stages, file):
-    """The rows of docs/status.md; rows without a stage that ran stay unchanged."""
+    """The rows of docs/status.md; rows for which no stage ran stay unchanged."""
     where = f"{stages.facts.get('gpu', 'GPU')}, {stages.facts.get('date', '')}"
     for line in (ROOT / "docs/status.md").read_text().splitlines():
         cells = line.split(" | ")

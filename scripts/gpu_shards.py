@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes token shards of this machine's C and C++ headers and Python sources, for a training run on another machine.
+"""Writes token shards of this machine's C and C++ headers and Python sources, to train on another machine.
   scripts/gpu_shards.py DIR [--tokens N] [--vocab-size V] [--sources FOLDER...]
 Writes DIR/train.bin and DIR/val.bin (llm.c's format, data/shards.h), and DIR.json, which describes them.
 A token is a byte, or one of the V - 257 pieces that save the most bytes: a word or a run of punctuation or blanks, with
-the blank before it. Id 256 starts a file. It is no BPE: losses are not comparable with anything else."""
+the blank before it. Id 256 starts a file. This is not a BPE: losses are not comparable with anything else."""
 import argparse
 import array
 import collections
@@ -68,7 +68,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--tokens", type=int, default=15 << 19, help="of both shards: two bytes each")
+    parser.add_argument("--tokens", type=int, default=15 << 19, help="tokens in both shards together, two bytes each")
     parser.add_argument("--vocab-size", type=int, default=32768)
     parser.add_argument("--sources", nargs="+", default=SOURCES)
     arguments = parser.parse_args()

@@ -1,6 +1,6 @@
 """A stage of scripts/gpu_check.py, and the functions that judge its result: they take the folder with its output
-(stdout.txt, stderr.txt) and its exit code (negative: a signal; None: ended by its time limit) and return a verdict and
-a reason. Verdicts: passed, failed, killed, timeout, hung (for a trial), tool unavailable; and for stages that were not
+(stdout.txt, stderr.txt) and its exit code (negative: a signal; None: ended by its time limit), and return a verdict and
+a reason. Verdicts: passed, failed, killed, timeout, hung (for a trial), tool unavailable; for stages that were not
 started: no time, skipped."""
 import dataclasses
 import json
@@ -51,7 +51,7 @@ def tests_of(path):
 
 
 def by_trial(judge):
-    """For commands that the driver may legitimately let hang: a missed deadline of a peer counts as a result."""
+    """For commands that the driver may legitimately let hang: a peer that misses its deadline counts as a result."""
     def judged(folder, code):
         verdict, why = judge(folder, code)
         said = text_of(folder / "stdout.txt") + text_of(folder / "stderr.txt")
@@ -63,7 +63,7 @@ def by_trial(judge):
 def by_tests(folder, code):
     tests = tests_of(folder / "tests.json")
     if tests is None:
-        return by_exit(folder, code) if code else ("failed", "it left no report")
+        return by_exit(folder, code) if code else ("failed", "no report was left")
     if tests["failed"]:
         return "failed", ", ".join(tests["failed"])
     if code != 0:
@@ -83,7 +83,7 @@ def by_cases(folder, code):
 
 
 def by_python(folder, code):
-    """For a script that needs a package which this machine may lack."""
+    """For a script that needs a package that this machine may lack."""
     verdict, why = by_exit(folder, code)
     if verdict == "failed" and "ModuleNotFoundError" in why:
         return "tool unavailable", why
@@ -120,11 +120,12 @@ class Stage:
     command: typing.Any  # words, or a function of the Check that returns them
     judge: typing.Callable = by_exit
     environment: dict = dataclasses.field(default_factory=dict)
-    expected: int = 6  # expected seconds on one H100, if steps reach a quarter of its peak
-    least: int = 0  # seconds that must be left to start it; 0: a few
+    expected: int = 6  # expected seconds on one H100 if steps reach a quarter of its peak
+    least: int = 0  # seconds that must be left to start the stage; 0: a few
     after: str = ""  # a stage that must have passed
     parallel: bool = False  # runs together with its neighbours
     numbered: bool = False  # prints cases as `[N] ...`, accepts --from N
     python: bool = False  # uses the machine's own packages and libraries
-    tool: str = ""  # of the machine, whose absence only fails the stage; replaces the first word
+    # A tool of the machine, whose absence only fails the stage; replaces the first word.
+    tool: str = ""
     keep: tuple = ()  # patterns of large files to return

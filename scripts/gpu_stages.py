@@ -1,6 +1,6 @@
 """The stages of scripts/gpu_check.py, in order: three calls of 220, 250 and 250 s, and a fourth for machines with
-several GPUs. With MUO_CHECK_REHEARSAL set (to all or few tests of a stage), the same stages have sizes for the SIMT
-tier, for tests/system/gpu_check_test.py."""
+several GPUs. If MUO_CHECK_REHEARSAL is set (to all, or to few tests of a stage), the same stages have sizes for the
+SIMT tier, for tests/system/gpu_check_test.py."""
 import dataclasses
 import json
 import os
@@ -20,13 +20,14 @@ D12_TOKENS = 64 if REHEARSAL else 2**19
 D12_MICRO = 64 if REHEARSAL else 2**16  # tokens of one micro-step
 REFERENCE_STEPS = 2 if REHEARSAL else 10
 RANKS = (1, 2) if REHEARSAL else (1, 2, 4, 8)
-# Our most expensive kernels in a step of d12: cases of cuda_kernels_bench.
+# Our most expensive kernels in a step of d12, as cases of cuda_kernels_bench.
 HOT = ("attention/window2047", "attention_backward/window2047", "cross_entropy", "mix_norm", "rotary_norm",
        "relu_squared_backward", "symmetric_product/gram")
 # Decoders of different sizes may round differently, because libraries choose algorithms by size.
 DECODER = "Decoder.ReplayIs*:Decoder.AStepGoesOn*:Decoder.AFullRow*:Decoder.ALongContext*"
 SAME_BITS = ("--deterministic", "on")
-DEADLINE = {"MUO_PEER_DEADLINE_MS": "120000" if REHEARSAL else "5000"}  # of a rank waiting for another
+# Deadline of a rank that waits for another.
+DEADLINE = {"MUO_PEER_DEADLINE_MS": "120000" if REHEARSAL else "5000"}
 ON_BACKEND = {"MUO_TEST_BACKEND": BACKEND, **DEADLINE}
 SINGLE = ["--backend", "cuda", "--devices", "1"]
 
@@ -47,7 +48,7 @@ def nanochat_sizes(depth, rows, tokens):
 
 
 def text_run(pack, quiet=REHEARSAL):
-    """Options of a run on text whose first steps were precomputed on the host; quiet: no evaluation, no sample."""
+    """Options of a run on text whose first steps were precomputed on the host. quiet: no evaluation and no samples."""
     small = ["--depth", 1, "--n-embd", 32, "--n-head", 2, "--max-seq-len", 16, "--total-batch-size", 128,
              "--warmup-steps", 1]
     return ["--config", SCRIPTS.parent / "configs/quick.toml", "--data", pack / "text.txt",
@@ -70,7 +71,7 @@ def suites(check, program, seconds, parameter="", name="", **more):
 
 
 def kernel_tests(check, processes=8):
-    """All suites in few processes, because loading CUDA's libraries takes most of a process' time."""
+    """All suites in few processes, because loading CUDA's libraries takes most of a process's time."""
     listed = json.loads((check.pack / "tests.json").read_text())["kernels_test"]
     return [tests(f"kernel_tests_{i}", 120, "kernels_test", ":".join(f"{suite}.*" for suite in listed),
                   parallel=True, expected=25,
@@ -79,7 +80,7 @@ def kernel_tests(check, processes=8):
 
 
 def by_name_only(check):
-    """Stages that belong to no call: single suites of kernels, in case one crashed its process."""
+    """Stages that belong to no call: single suites of kernels, for the case that one crashed its process."""
     return suites(check, "kernels_test", 90, parallel=True)
 
 
@@ -104,10 +105,11 @@ def every_kernel(attention, **more):
 
 
 def sanitized(tool, seconds, **more):
-    """A sanitizer on our kernels only, as a library's take minutes. initcheck therefore does not see a library's writes
-    and would report reads of its results, and racecheck has an internal error on cuBLAS's kernels: both skip matrix
-    products. racecheck also ignores that bulk copies complete at a barrier (cp.async.bulk, in attention gradients by
-    warpgroups) and reports every read of the copied data, even with __syncwarp() before each arrival."""
+    """A sanitizer on our kernels only, because libraries' kernels take minutes. As a consequence, initcheck does not
+    see a library's writes and would report reads of its results, and racecheck has an internal error on cuBLAS's
+    kernels, so both skip matrix products. racecheck also ignores that bulk copies complete at a barrier (cp.async.bulk,
+    in attention gradients by warpgroups) and reports every read of the copied data, even with __syncwarp() before each
+    arrival."""
     products = "-gemm,-newton_schulz,-symmetric_product"
     some = {"initcheck": ["--filter", products], "racecheck": ["--filter", f"{products},-attention_backward"]}
     return Stage(tool, seconds, lambda c: [
@@ -117,7 +119,7 @@ def sanitized(tool, seconds, **more):
 
 
 def bench(name, seconds, what, depth, rows, *more, tokens=2**19, steps=6, gpus=1, **stage):
-    """`muograph bench`; a benchmark of steps runs 4 x steps + 2 of them."""
+    """`muograph bench`. A benchmark of steps runs 4 x steps + 2 of them."""
     return Stage(name, seconds, lambda c: [
         c.pack / "muograph", "bench", what, *nanochat_sizes(depth, rows, tokens), "--num-iterations",
         1000, "--backend", "cuda", "--devices", gpus, "--steps", 1 if REHEARSAL else steps, "--json", *more],
@@ -155,7 +157,7 @@ def on_two_ranks(name, *more, **stage):
 
 
 def call_1(c):
-    """Correctness, mostly in parallel. The time of a step is measured early, as it decides what to do next."""
+    """Correctness, mostly in parallel. The time of a step is measured early, because it decides what to do next."""
     return [
         Stage("machine", 40, [sys.executable, SCRIPTS / "gpu_results.py", "--facts", c.pack], python=True),
         Stage("doctor", 60, [c.pack / "muograph", "doctor"]),
@@ -168,7 +170,7 @@ def call_1(c):
         *(tests(f"attention_{kind}", 90, "kernels_test", "Attention.*" if FEW else "Attention*", parallel=True,
                 environment={"MUO_ATTENTION": kind}, expected=12)
           for kind in ("own", "portable")),
-        *kernel_tests(c),  # includes cuDNN's attention where it has a kernel
+        *kernel_tests(c),  # includes cuDNN's attention where cuDNN has a kernel
         bench("step_d12_32", 70, "step", 12, 32, steps=3, expected=35),
         train("train_d4", 90, *SAME_BITS, keep=("run/checkpoints/*/model.safetensors",), parallel=True, expected=30),
         train("train_d4_again", 90, *SAME_BITS, parallel=True, expected=30),
@@ -219,6 +221,7 @@ def call_2(c):
         sanitized("initcheck", 80),
         bench("step_d12_32_same_bits", 70, "step", 12, 32, *SAME_BITS),
         bench("step_d12_32_unfused", 70, "step", 12, 32, "--fused-products", "off", steps=3),
+        bench("step_d12_32_loop", 70, "step", 12, 32, "--graph-micro-steps", "loop", steps=3),
         bench("step_d12_32_untuned", 70, "step", 12, 32, "--tune", "off"),
         bench("step_d12_16", 70, "step", 12, 16),
         bench("step_d12_16_same_bits", 70, "step", 12, 16, *SAME_BITS),
@@ -240,11 +243,14 @@ def call_2(c):
             by_profiler, {"MUO_ATTENTION": "own"}, tool="ncu"),
         bench("step_d20_16", 90, "step", 20, 16, steps=3),
         bench("step_d24_16", 100, "step", 24, 16, steps=2),
+        # All other figures of overlap are of one branch, where nothing can overlap.
+        trial(bench("launch_2_3_branches", 50, "launch", 12, 4, "--ranks-per-device", 2, "--graph-branches", 3,
+                    tokens=2**16)),
+        *(bench(f"launch_16_{form}", 50, "launch", 12, 2, "--graph-micro-steps", form, tokens=2**16)
+          for form in ("loop", "unrolled")),
         *(bench(f"launch_{ranks}", 50, "launch", 12, 4, "--ranks-per-device", ranks, tokens=2**16)
           for ranks in RANKS),
         bench("launch_1_1_branch", 50, "launch", 12, 4, "--graph-branches", 1, tokens=2**16),
-        trial(bench("launch_2_3_branches", 50, "launch", 12, 4, "--ranks-per-device", 2, "--graph-branches", 3,
-                    tokens=2**16)),
         *(bench(f"optimizer_{ranks}", 80, "optimizer", 12, 4, "--ranks-per-device", ranks, "--strategy",
                 "all" if ranks > 1 and not REHEARSAL else "balanced", tokens=2**16, steps=5)
           for ranks in RANKS),

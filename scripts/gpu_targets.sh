@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Prints the GPU architectures to compile the CUDA backend for on this machine, for scripts/train.sh.
+# Prints the GPU architectures for which to compile the CUDA backend on this machine, for scripts/train.sh.
 #   scripts/gpu_targets.sh
 # Prints one line with CMake's architectures of the machine's GPUs ("90a-real;120-real"). If a GPU is too old for
-# muograph, a second line lists the UUIDs of the others: CUDA_VISIBLE_DEVICES for the run.
-# Exit codes: 0 printed; 1 no GPU; 2 the GPUs cannot be used: one line on standard error says why and what to do.
+# muograph, a second line lists the UUIDs of the others, as CUDA_VISIBLE_DEVICES for the run.
+# Exit codes: 0 printed; 1 no GPU; 2 the GPUs cannot be used (one line on standard error says why and what to do).
 # MUO_CUDA_ARCHITECTURES=90a-real overrides the detection. For tests: MUO_GPU_ROOT, the folder that contains dev and
 # proc; MUO_SMI_SECONDS, the timeout of nvidia-smi.
 set -euo pipefail
@@ -15,14 +15,14 @@ timeout=${MUO_SMI_SECONDS:-10}
 no_gpu() { exit 1; }
 refuse() { echo "$*" >&2; exit 2; }
 
-# Without /dev/nvidiactl and similar files, which also exist without a GPU.
+# Excludes /dev/nvidiactl and similar files, which also exist without a GPU.
 shopt -s nullglob
 devices=("${MUO_GPU_ROOT:-}"/dev/nvidia[0-9]*)
 shopt -u nullglob
 devices=("${devices[@]#"${MUO_GPU_ROOT:-}"}")
 
 # Runs nvidia-smi with these arguments and fills `answer`. A process that is stuck in the driver cannot be killed:
-# `timeout`, which waits for its child, would hang as well, so the process is abandoned instead.
+# `timeout`, which waits for its child, would hang as well, so the process is abandoned.
 answer=
 ask() {
   local file pid deadline=$((SECONDS + timeout)) code=0
@@ -34,7 +34,7 @@ ask() {
       kill -9 "$pid" 2>/dev/null || true
       disown "$pid"
       rm -f "$file"
-      refuse "nvidia-smi does not answer for $timeout s, so the NVIDIA driver hangs: see" \
+      refuse "nvidia-smi has not answered in $timeout s, so the NVIDIA driver hangs: see" \
              "\`dmesg | grep -i nvrm\`; a reboot fixes it"
     fi
     sleep 0.02
@@ -59,7 +59,7 @@ if ! ask --query-gpu=compute_cap,driver_version,uuid,name --format=csv,noheader;
   first=$(grep -m 1 . <<<"$answer" || echo "no output")
   if grep -qi 'no devices were found' <<<"$answer"; then no_gpu; fi
   if [ ${#devices[@]} -eq 0 ]; then
-    # There may be a GPU whose driver is not loaded, or none: not an error.
+    # There may be a GPU whose driver is not loaded, or none: this is not an error.
     echo "no GPU is used because nvidia-smi fails: $first" >&2
     no_gpu
   fi
@@ -80,7 +80,7 @@ while IFS=, read -r capability version uuid name; do
   fi
   kept+=("$uuid")
   case "$capability" in
-    # Architecture-specific instructions need the "a" variant, which runs only there.
+    # Architecture-specific instructions need the "a" variant, which runs only on that architecture.
     9.0 | 10.0 | 10.3) architectures+=("${capability/./}a-real") ;;
     *) architectures+=("${capability/./}-real") ;;
   esac
@@ -91,8 +91,8 @@ if [ ${#kept[@]} -eq 0 ]; then
          "--backend host"
 fi
 
-# With NVIDIA's compatibility package an older driver supports newer CUDA versions; the header of its output then
-# says so.
+# With NVIDIA's compatibility package, an older driver supports newer CUDA versions; the header of nvidia-smi's output
+# then shows the newer version.
 if [[ ! ${driver%%.*} =~ ^[0-9]+$ ]] || [ "${driver%%.*}" -lt $oldest_driver ]; then
   ask || true
   cuda=$(sed -n 's/.*CUDA Version: *\([0-9]*\).*/\1/p' <<<"$answer" | head -n 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads the GPU resources of each CUDA kernel from compiled code, and maintains tests/stand_ins/kernel_resources.inc,
+"""Reads the GPU resources of each CUDA kernel from compiled code and maintains tests/stand_ins/kernel_resources.inc,
 the table by which the SIMT tier limits launches.
   scripts/kernel_resources.py LIBRARY
 compares libmuograph_cuda.so with the table; exit code 77: nothing to compare.
@@ -18,14 +18,14 @@ ARCHITECTURES = ("80", "90a", "100a", "120")
 WRITE = "scripts/check_cuda_architectures.py --write-table"
 SKIPPED = 77
 
-# The maximum of threads per block (__launch_bounds__; 0: unspecified) and bytes of parameters do not depend on the
-# architecture; registers per thread and static bytes of shared memory do.
+# The maximum number of threads per block (__launch_bounds__; 0: unspecified) and the bytes of parameters do not depend
+# on the architecture; registers per thread and static bytes of shared memory do.
 Kernel = collections.namedtuple("Kernel", "threads parameters registers shared")
 
 EM_CUDA, SHT_SYMTAB = 190, 2
 # Attributes of .nv.info, named as in `cuobjdump -elf`.
 REGISTER_COUNT, MOST_THREADS, PARAMETER_BYTES = 0x2F, 0x05, 0x19
-# From sm_90 on a block's shared memory begins with bytes reserved by the system, which ptxas does not report.
+# From sm_90 on, a block's shared memory begins with bytes reserved by the system, which ptxas does not report.
 SYSTEM_SHARED = 1024
 
 
@@ -51,7 +51,7 @@ def demangled(names):
 
 
 def sections(image):
-    """Yields (name, type, data) of each section; for a section without data, its size instead."""
+    """Yields (name, type, data) of each section; for a section without data, yields its size instead."""
     table, = struct.unpack_from("<Q", image, 40)
     entry, count, names = struct.unpack_from("<HHH", image, 58)
     headers = [struct.unpack_from("<IIQQQQIIQQ", image, table + i * entry) for i in range(count)]
@@ -75,7 +75,7 @@ def attributes(data):
 
 
 def kernels_of(image):
-    """The architecture of a cubin, and its kernels by mangled name."""
+    """The architecture of a cubin and its kernels by mangled name."""
     architecture = struct.unpack_from("<I", image, 48)[0] >> 8 & 0xFF
     found = list(sections(image))
     data = {name: content for name, _, content in found}

@@ -119,11 +119,11 @@ def stops_when_hidden(browser):
     browser.ask("DELETE", "/window")
     browser.ask("POST", "/window", {"handle": page})
     count = browser.run(ASKED) - asked
-    return [f"it sent {count} requests in 5 s while hidden"] if count > 2 else []
+    return [f"the page sent {count} requests in 5 s while hidden"] if count > 2 else []
 
 
 class Server:
-    """The program following runs, and a browser with its page."""
+    """The program, following runs, and a browser with its page."""
 
     def __init__(self, program, directories, size, dark):
         self.browser = Browser(size, dark)
@@ -141,7 +141,7 @@ class Server:
 
 
 def look_at_a_sweep(program, folder):
-    """Checks a sweep whose trials begin while the page is open, and end in different ways."""
+    """Checks a sweep whose trials begin while the page is open and end in different ways."""
     with tempfile.TemporaryDirectory() as place:
         sweep = pathlib.Path(place) / "sweep"
         sweep.mkdir()
@@ -185,7 +185,7 @@ def look(program, folder, name, size, dark):
             wrong += browser.run(PROBLEMS.replace("WIDTH", str(size[0])))
             wrong += stops_when_hidden(browser) + browser.errors()
             if not browser.run("return document.getElementById('live').textContent").startswith("live, "):
-                wrong.append("it does not show that it is live")
+                wrong.append("the page does not show that it is live")
             server.process.send_signal(signal.SIGTERM)
             server.process.wait()
             browser.wait_for("the end", "return document.getElementById('live').textContent === 'no connection'")

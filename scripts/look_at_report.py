@@ -75,8 +75,8 @@ class Browser:
         raise RuntimeError(f"timeout waiting for {what}")
 
     def picture(self, file):
-        """Writes a screenshot of the whole page; first scrolls to each chart, as charts are drawn when they come into
-        view."""
+        """Writes a screenshot of the whole page. First scrolls to each chart, because charts are drawn when they come
+        into view."""
         for i in range(self.run("return document.querySelectorAll('.plot').length")):
             plot = f"document.querySelectorAll('.plot')[{i}]"
             self.run(f"{plot}.scrollIntoView()")
@@ -112,7 +112,7 @@ def install():
 
 
 def use_table(browser):
-    """Uses the table of several runs: sorts, filters, and draws none and all of them."""
+    """Uses the table of several runs: sorts, filters, and draws none and all of the runs."""
     wrong = []
     rows = "return document.querySelectorAll('#runs-table tbody tr').length"
     lines = "return document.querySelectorAll('#losses .plot')[0].querySelectorAll('.scatterlayer .trace').length"
@@ -142,7 +142,7 @@ def use_table(browser):
 
 
 def use_controls(browser):
-    """Uses the controls by keyboard: the theme by Enter, the axis by first letters, smoothing by arrows."""
+    """Uses the controls by keyboard: the theme with Enter, the axis with first letters, smoothing with arrows."""
     wrong = []
     theme = "return document.documentElement.dataset.theme"
     before = browser.run(theme)
@@ -174,7 +174,8 @@ def look(page, folder, name, size, dark):
         loaded = browser.run("return performance.timing.loadEventEnd - performance.timing.navigationStart")
         theme = browser.run("return document.documentElement.dataset.theme")
         browser.picture(folder / f"{name}.png")
-        wrong = browser.run(PROBLEMS.replace("WIDTH", str(size[0])))  # a phone's innerWidth grows with its page
+        # A phone's innerWidth grows with its page.
+        wrong = browser.run(PROBLEMS.replace("WIDTH", str(size[0])))
         if theme != ("dark" if dark else "light"):
             wrong.append(f"the page is {theme}")
         wrong += use_table(browser) + use_controls(browser) + browser.errors()

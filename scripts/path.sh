@@ -1,6 +1,5 @@
 # shellcheck shell=bash
-# Sourced: sets `third_party`, the folder for everything fetched for this clone, and puts its programs first on
-# PATH,
+# Sourced: sets `third_party`, the folder for everything fetched for this clone, and puts its programs first on PATH,
 # whether they exist yet or not.
 third_party="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/third_party"
 case $third_party in
@@ -13,7 +12,8 @@ case ":$PATH:" in
   *":$third_party/cmake/bin:"*) ;;
   *) PATH=$third_party/cmake/bin:$third_party/debian/bin:$PATH ;;
 esac
-# Prints `--fresh` if build/PRESET was configured in another folder, as in a clone that was copied or moved.
+# Prints `--fresh` if build/PRESET was configured in another folder, for example in a clone that was then copied or
+# moved.
 fresh_if_moved() {
   local before
   if before=$(grep -s '^CMAKE_HOME_DIRECTORY:' "build/$1/CMakeCache.txt") && ! [ "${before#*=}" -ef . ]; then

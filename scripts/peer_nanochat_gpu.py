@@ -3,11 +3,13 @@
 memory (so the data loader costs nothing); for scripts/gpu_check.py.
   scripts/peer_nanochat_gpu.py --checkout DIR --depth 12 --rows 32 --length 2048 --vocabulary 32768 \\
       --tokens 524288 --seconds 40
-Writes a line of JSON to standard output as each step ends, then one with the medians. MFU is by nanochat's formula and
-table of peaks; `attention` is the implementation that nanochat found: FlashAttention-3 would have to be downloaded,
+Writes a line of JSON to standard output as each step ends, then a line with the medians. MFU follows nanochat's formula
+and table of peaks. `attention` is the implementation that nanochat found: FlashAttention-3 would have to be downloaded,
 which this script does not do."""
 import argparse
+import contextlib
 import gc
+import io
 import json
 import os
 import statistics
@@ -19,13 +21,30 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch  # noqa: E402
 
-from peer_torch import nanochat  # noqa: E402
-
 WARM_UP, UPDATES, MOST_STEPS = 3, 3, 40
 
 
 def say(row):
     print(json.dumps(row), flush=True)
+
+
+def nanochat(size):
+    """nanochat's model and optimizer, created as in its training script."""
+    sys.path.insert(0, size["checkout"])
+    sys.dont_write_bytecode = True
+    with contextlib.redirect_stdout(io.StringIO()):
+        from nanochat.gpt import GPT, GPTConfig
+        with torch.device("meta"):
+            model = GPT(GPTConfig(
+                sequence_len=size["length"], vocab_size=size["vocabulary"], n_layer=size["layers"],
+                n_head=size["heads"], n_kv_head=size["heads"], n_embd=size["width"],
+                window_pattern=size["window_pattern"]))
+        model.to_empty(device=size["device"])
+        model.init_weights()
+        optimizer = model.setup_optimizer()
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1 * group["initial_lr"]  # for a small batch
+    return model, optimizer
 
 
 class Steps:
@@ -47,7 +66,7 @@ class Steps:
             torch.cuda.synchronize()
 
     def run(self, time_update=False):
-        """Seconds of a step and, with `time_update`, of its update, measured after synchronising the device."""
+        """Seconds of a step and, with `time_update`, of its update, measured after synchronizing the device."""
         self.synchronize()
         begin = time.perf_counter()
         for tokens in self.batches:

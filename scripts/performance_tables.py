@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the tables of docs/performance.md and docs/strategies.md whose numbers are in tests/bench/results.
-  scripts/performance_tables.py            writes them
-  scripts/performance_tables.py --check    exit code 1 and one line if a page has different ones
+  scripts/performance_tables.py            writes the tables
+  scripts/performance_tables.py --check    exits with 1 and one line if a page has different tables
 A table is between the lines '<!-- table NAME -->' and '<!-- end -->'; NAME is a key of TABLES."""
 import argparse
 import json

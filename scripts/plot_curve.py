@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draws the loss of runs as an SVG file: scripts/plot_curve.py OUT.svg RUN...
 
-A RUN is a run directory. Thin lines: training loss of each step; dots: held-out loss; both in nats per token, by step.
-The high loss of the first steps is cut off. Needs only the standard library.
+A RUN is a run directory. Thin lines are the training loss of each step, dots the held-out loss; both are in nats per
+token, by step. The high loss of the first steps is cut off. Needs only the standard library.
 """
 import json
 import pathlib

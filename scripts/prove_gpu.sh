@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Tests and measures muograph on the NVIDIA GPUs of this machine: builds it for them, trains, and runs every test,
-# check
+# Tests and measures muograph on the NVIDIA GPUs of this machine: builds it for them, trains, and runs every test, check
 # and benchmark of scripts/gpu_check.sh, including those for several GPUs if there are several. Takes about an hour.
 # Nothing is sent anywhere: docs/status.md explains how to contribute the results.
 #   scripts/prove_gpu.sh [--minutes N] [--nanochat CHECKOUT] [--pack FOLDER] [OUT]
@@ -8,7 +7,7 @@
 #     --nanochat CHECKOUT   also measures nanochat's newest commit there, if PyTorch is installed
 #     --pack FOLDER         uses an unpacked archive of scripts/gpu_pack.sh instead of building
 #     OUT                   default build/gpu_proof; it must not exist
-# Exit codes: 0 all passed; 1 a stage failed, and OUT is complete all the same; 2 nothing could be run.
+# Exit codes: 0 all passed; 1 a stage failed, but OUT is complete; 2 nothing could be run.
 set -euo pipefail
 caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

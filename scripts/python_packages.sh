@@ -1,17 +1,16 @@
 # shellcheck shell=bash disable=SC2154  # variables of the sourcing script
 # Sourced by scripts/fetch_*.sh: fetches packages from Python's index, each pinned, verified by its hash and fetched
-# once. The sourcing script has path.sh's `third_party`, and defines
+# once. The sourcing script has `third_party` from path.sh, and defines
 #   packages TABLE    prints lines of name, version, sha256 of the one file, MB of the package and unpacked
 #   $instead          what to do if they cannot be fetched
 #   $any_machine      yes: the packages are for every kind of processor
-# After an interruption nothing incomplete is taken for complete, and the next call continues the download.
+# After an interruption no incomplete file is taken for complete, and the next call continues the download.
 
 PATH=$third_party/debian/bin/python:$PATH  # includes the pip that unpack_packages.sh fetched
 
 fail() { echo "${0##*/}: $*" >&2; exit 3; }
 
-# Prints the line of pip's or Python's output that has the cause: pip reports a broken connection as a missing
-# version.
+# Prints the line of pip's or Python's output that has the cause: pip reports a broken connection as a missing version.
 reason() {
   local cause
   cause=$(grep -m 1 -oE 'No space left.*|connection broken by .*' <<<"$1") ||
@@ -19,8 +18,8 @@ reason() {
   echo "$cause"
 }
 
-# Downloads the packages of table $1 and unpacks them to $2/all. A stamp marks packages that an earlier call
-# unpacked completely; these are skipped.
+# Downloads the packages of table $1 and unpacks them to $2/all. A stamp marks packages that an earlier call unpacked
+# completely; these are skipped.
 fetch() {
   local table=$1 to=$2 name version sha256 size unpacked needed=0 largest=0 free output
   python3 -m pip --version >/dev/null 2>&1 ||
@@ -58,7 +57,7 @@ fetch() {
 # Succeeds if folder $2 contains the current table $1.
 is_whole() { [ "$(cat "$2/packages" 2>/dev/null)" = "$(packages "$1")" ]; }
 
-# Exits the script if table $1 is in $2. Of two concurrent calls the second finds what the first one fetched.
+# Exits the script if table $1 is in $2. Of two concurrent calls, the second finds what the first has fetched.
 begin() {
   local table=$1 to=$2 lock=$third_party/.$1.lock
   if is_whole "$table" "$to"; then exit 0; fi

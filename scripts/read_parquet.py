@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints a column of Parquet files as JSON Lines, a row group at a time: nanochat's data for muograph tokenize.
+"""Prints a column of Parquet files as JSON Lines, one row group at a time: nanochat's data for muograph tokenize.
   scripts/read_parquet.py [--column text] FILE... | muograph tokenize - --tokenizer FILE --out DIR
 The footers of all files are read before the first document is printed. If a file cannot be read, the output ends with a
 line that is not JSON, so that a reader does not take it for complete. Needs: pip install pyarrow."""
@@ -42,6 +42,6 @@ if __name__ == "__main__":
     sys.stdout.reconfigure(encoding="utf-8")
     try:
         main()
-    except BrokenPipeError:  # the reader has exited, and reports why
+    except BrokenPipeError:  # the reader has exited and reports why
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

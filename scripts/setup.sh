@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs the Debian packages needed to build and test, as root or by sudo. Without either it unpacks the same
-# packages into build/third_party (scripts/unpack_packages.sh); cmake and ninja, if missing there or too old, come
-# from
-# Python packages (scripts/fetch_cmake.sh). Prints nothing if nothing is missing. If pip is available, it also
-# fetches
-# plotly.js for reports, and with a CUDA toolkit the headers of cuDNN's frontend; training needs neither.
-# scripts/setup.sh [--mpi|--dev|--fuzz|--cuda|--packages]     also installs Open MPI, for several processes, or the
-#                         dependencies of scripts/check.sh, fuzz.sh, fetch_cuda.sh or make_packages.sh
+# Installs the Debian packages needed to build and test, as root or with sudo. Without either, it unpacks the same
+# packages into build/third_party (scripts/unpack_packages.sh); cmake and ninja, if they are missing there or too old,
+# come from Python packages (scripts/fetch_cmake.sh). Prints nothing if nothing is missing. If pip is available, it also
+# fetches plotly.js for reports and, if there is a CUDA toolkit, the headers of cuDNN's frontend; training needs
+# neither.
+#   scripts/setup.sh [--mpi|--dev|--fuzz|--cuda|--packages]
+#     the option also installs Open MPI, for several processes, or the dependencies of scripts/check.sh, fuzz.sh,
+#     fetch_cuda.sh or make_packages.sh
 # MUO_GPU_ROOT: folder that contains usr and etc, instead of / (for tests).
 # Exit codes: 0 ready, 2 an administrator is needed (the command to run is printed), 3 apt or pip failed.
 set -euo pipefail
@@ -26,7 +26,7 @@ case "${1:-}" in
   *) echo "setup.sh: unknown option '$1'; options are --mpi, --dev, --fuzz, --cuda and --packages" >&2; exit 2 ;;
 esac
 
-# Succeeds if there is a suitable g++; names and versions are those of CMakeLists.txt.
+# Succeeds if there is a suitable g++. Names and versions are those of CMakeLists.txt.
 has_compiler() {
   local name
   for name in g++-12 g++ g++-13 g++-14 g++-15; do
@@ -52,8 +52,8 @@ has_command() {
   esac
 }
 
-# Sets `missing`, and `python_cmake` if cmake and ninja should come from Python packages. A package left half
-# configured by an interrupted installation counts as missing.
+# Sets `missing`, and `python_cmake` if cmake and ninja should come from Python packages. A package that an interrupted
+# installation left half configured counts as missing.
 find_missing() {
   local states package
   states=$'\n'$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${packages[@]}" python3-pip 2>/dev/null || true)
@@ -71,7 +71,7 @@ find_missing() {
       *) if is_installed "$package" || has_command "$package"; then continue; fi ;;
     esac
     case "$package" in
-      g++) if is_installed g++; then package=g++-12; fi ;;  # in addition to an older one
+      g++) if is_installed g++; then package=g++-12; fi ;;  # in addition to an older version
       cmake | ninja-build)
         if [ $by_root = no ] || is_installed "$package"; then
           python_cmake=yes
@@ -84,7 +84,7 @@ find_missing() {
      [[ " ${missing[*]} " != *" python3-pip "* ]]; then
     missing+=(python3-pip)
   fi
-  # pip is only added to other missing packages: it only fetches what reports need, and training works without it.
+  # pip is only added to other missing packages: it fetches only what reports need, and training works without it.
   if [ ${#missing[@]} -gt 0 ] && [ $by_root = yes ] && [ ! -e "$third_party/plotly" ] &&
      ! is_installed python3-pip && ! has_command python3-pip && [[ " ${missing[*]} " != *" python3-pip "* ]]; then
     missing+=(python3-pip)
@@ -98,13 +98,13 @@ need_administrator() {
   exit 2
 }
 
-# Sets `as_root`, or the reason `why` there is no root access.
+# Sets `as_root`, or `why` to the reason why there is no root access.
 find_root() {
   as_root=() why=''
   if ! command -v apt-get >/dev/null; then why="this system has no apt-get"
   elif [ "$(id -u)" -eq 0 ]; then return
   elif ! command -v sudo >/dev/null; then why="not root, and there is no sudo"
-  # Without a terminal sudo would wait for a password forever.
+  # Without a terminal, sudo would wait for a password forever.
   elif [ -t 0 ] && ! sudo -v; then why="not root, and sudo refused"
   elif ! [ -t 0 ] && ! sudo -n true 2>/dev/null; then
     why="not root, and sudo wants a password and there is no terminal"
@@ -124,20 +124,20 @@ install_missing() {
   if [ -n "$(dpkg --audit 2>/dev/null)" ]; then
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive dpkg --configure -a
   fi
-  # Package lists may be empty or outdated: update them if the installation fails.
+  # Package lists may be empty or outdated: they are updated if the installation fails.
   if ! install --simulate >/dev/null 2>&1 || ! install; then
     apt update || { echo "setup.sh: apt-get update failed (is there a network?)" >&2; exit 3; }
     install || { echo "setup.sh: apt-get could not install ${missing[*]}" >&2; exit 3; }
   fi
 }
 
-# A compiler is specific to its machine; git and Python would need more than their libraries.
+# A compiler is specific to its machine, and git and Python would need more than their libraries.
 unpack_missing() {
   local package refused=() what=()
   for package in "${missing[@]}"; do
     case "$package" in
       g++* | clang | libclang-rt-dev | git | python3) refused+=("$package") ;;
-      python3-pip)  # Debian's pip reads the system's certificates, wherever it is itself
+      python3-pip)  # Debian's pip reads the system's certificates, wherever pip itself is
         [ -e "${MUO_GPU_ROOT:-}/etc/ssl/certs/ca-certificates.crt" ] || refused+=(ca-certificates) ;;
     esac
   done
@@ -152,16 +152,16 @@ unpack_missing() {
   if [ ${#missing[@]} -gt 0 ]; then "$scripts/unpack_packages.sh" "${missing[@]}"; fi
 }
 
-# Without these headers the build only lacks the named feature.
+# Without these headers, the build lacks only the named feature.
 fetch_cuda_headers() {
   command -v nvcc >/dev/null || [ -x "${MUO_GPU_ROOT:-}/usr/local/cuda/bin/nvcc" ] || return 0
   "$scripts/fetch_cuda.sh" frontend ||
-    echo "setup.sh: so the CUDA backend is built without cuDNN's attention" >&2
+    echo "setup.sh: the CUDA backend is therefore built without cuDNN's attention" >&2
   "$scripts/fetch_cuda.sh" cutlass ||
-    echo "setup.sh: so the CUDA backend is built without fused products" >&2
+    echo "setup.sh: the CUDA backend is therefore built without fused products" >&2
 }
 
-# Fetches the library that `muograph report` draws with. After a failure, does not retry for a day.
+# Fetches the library with which `muograph report` draws. After a failure, does not retry for a day.
 fetch_plotly() {
   local failed=$third_party/plotly.failed
   if [ -n "$(find "$failed" -mmin -1440 2>/dev/null)" ]; then return 0; fi
@@ -181,7 +181,7 @@ if ! is_ready; then
     unpack_missing
     find_missing
   else
-    for _ in 1 2; do  # the first installation may yield too old versions
+    for _ in 1 2; do  # the first installation may yield versions that are too old
       if [ ${#missing[@]} -gt 0 ]; then install_missing; fi
       find_missing
     done

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Searches with Optuna: scripts/sweep_with_optuna.py OPTIONS, with the options of `muograph sweep`. Needs the Python
-package optuna."""
+"""Searches with Optuna: scripts/sweep_with_optuna.py OPTIONS, where OPTIONS are those of `muograph sweep`. Needs the
+Python package optuna."""
 import json
 import os
 import subprocess

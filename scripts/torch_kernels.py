@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures PyTorch on this GPU for operations that muograph is compared by: the three matrix products of a
-Newton-Schulz iteration by baddbmm, and attention, at the sizes of tests/bench/product_cases.h.
+"""Measures PyTorch on this GPU for operations with which muograph is compared: the three matrix products of a
+Newton-Schulz iteration with baddbmm, and attention, at the sizes of tests/bench/product_cases.h.
   scripts/torch_kernels.py [--json FILE]"""
 import argparse
 import json

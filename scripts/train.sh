@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Installs missing dependencies, builds for the CPU and the GPUs of this machine, and trains. Without --data it
-# trains a
+# Installs missing dependencies, builds for the CPU and the GPUs of this machine, and trains. Without --data it trains a
 # small model on the C and C++ headers of this machine, with configs/quick.toml, or configs/quick_gpu.toml on GPUs.
 #   scripts/train.sh [options of `muograph train`]
 # e.g. scripts/train.sh --data my.txt --num-iterations 500
@@ -19,15 +18,15 @@ for argument in "$@"; do
   before=
 done
 
-# If there are GPUs, the CUDA backend is built for them. Otherwise the reason is printed here and, through
-# MUO_NO_CUDA, in the first line of the run.
+# If there are GPUs, the CUDA backend is built for them. Otherwise the reason is printed here and, through MUO_NO_CUDA,
+# in the first line of the run.
 architectures='' visible='' toolkit=''
 gpus_are_not_used() {
   if [ "$backend" = cuda ]; then echo "train.sh: --backend cuda: $*" >&2; exit 2; fi
   echo "train.sh: training on the CPU: $*" >&2
   export MUO_NO_CUDA=$*
   architectures=''
-  rm -f build/release/libmuograph_cuda.so  # one of an earlier build would be loaded
+  rm -f build/release/libmuograph_cuda.so  # a library of an earlier build would be loaded
 }
 
 if [ "$backend" != host ]; then
@@ -49,7 +48,7 @@ fi
 if [ -z "$architectures" ]; then
   scripts/setup.sh
 else
-  # Hides too old GPUs from the run, unless the user has set CUDA_VISIBLE_DEVICES.
+  # Hides GPUs that are too old from the run, unless the user has set CUDA_VISIBLE_DEVICES.
   if [ -n "$visible" ]; then export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES-$visible}; fi
   if toolkit=$(scripts/fetch_cuda.sh find); then
     scripts/setup.sh
@@ -57,17 +56,17 @@ else
     scripts/setup.sh --cuda
     if scripts/fetch_cuda.sh toolkit 2>"$said"; then
       toolkit=$(scripts/fetch_cuda.sh find)
-      scripts/fetch_cuda.sh frontend || echo "train.sh: so attention is not cuDNN's" >&2
-      scripts/fetch_cuda.sh cutlass || echo "train.sh: so products are not fused" >&2
+      scripts/fetch_cuda.sh frontend || echo "train.sh: attention therefore does not use cuDNN" >&2
+      scripts/fetch_cuda.sh cutlass || echo "train.sh: matrix products are therefore not fused" >&2
     elif toolkit=$(scripts/fetch_cuda.sh find --any); then
-      echo "train.sh: $toolkit has no cuDNN, so attention is not cuDNN's: $(cat "$said")" >&2
+      echo "train.sh: $toolkit has no cuDNN, so attention does not use it: $(cat "$said")" >&2
     else
       gpus_are_not_used "$(cat "$said")"
     fi
   fi
 fi
 
-# Building the core library for this CPU only takes less time than building one for each kind.
+# Building the core library only for this CPU takes less time than building one for each kind of CPU.
 cpus=x86-64-v4
 for feature in avx512f avx512bw avx512cd avx512dq avx512vl; do
   grep -qsw $feature "${MUO_GPU_ROOT:-}/proc/cpuinfo" || cpus=x86-64-v3
@@ -84,8 +83,8 @@ if [ -n "$architectures" ]; then
   fi
 fi
 cmake --preset release "${fresh[@]}" --log-level=WARNING "-DMUO_CPUS=$cpus" "${cuda[@]}" >/dev/null
-# Sets `weight` to the approximate seconds it takes to compile the object in $1, a file name or a line of ninja's
-# output.
+# Sets `weight` to the approximate number of seconds it takes to compile the object in $1, a file name or a line of
+# ninja's output.
 weigh() {
   case $1 in
     *.cu.o*) weight=60 ;;
@@ -104,7 +103,7 @@ while read -r _ object; do
   all=$((all + weight))
 done < <(grep -os '^build CMakeFiles/muograph[^ :]*[.]o:' build/release/build.ninja)
 
-# Condenses ninja's lines, such as [1/50], into one that shows the progress and the estimated time left.
+# Condenses ninja's lines, such as [1/50], into one line with the progress and the estimated time left.
 show_progress() {
   local line terminal='' done=0 shown=0 passed left end=$'\n' begin=$SECONDS
   if [ -t 1 ]; then terminal=$'\r' end=$'\e[K'; fi
@@ -137,7 +136,7 @@ if [ -n "$architectures" ] &&
   quick=quick_gpu.toml
 fi
 defaults=(--config "$root/configs/$quick")
-# Text that exists on every machine that can build; sorted by the C locale, whatever the user's language.
+# Text that exists on every machine that can build, sorted in the C locale, whatever the user's language.
 export LC_COLLATE=C
 text=(--data /usr/include/*.h /usr/include/asm-generic /usr/include/linux
       /usr/include/"$(uname -m)"-linux-gnu/{asm,bits,sys} /usr/include/c++/[0-9]* --data-max-bytes 12000000)
@@ -147,7 +146,7 @@ for argument in "$@"; do
     --data | --data=*) text=() ;;
     --config | --config=*) defaults=() text=() ;;
     --resume) before=--resume= && continue ;;
-    --resume=auto) ;;  # the repeated command may or may not have been started before
+    --resume=auto) ;;  # an earlier call of this command may or may not have started the run
     --resume=*) defaults=() text=() ;;  # the run directory has its own options
   esac
   before=

@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
-# Tests the tree for aarch64 on an x86-64 machine: in a bare Debian (a chroot by debootstrap, in build/chroot) a
-# clone
-# of HEAD is cross-compiled with Debian's compiler and arm64 libraries. qemu-user then runs the test programs that
-# take
-# only seconds there, and a training run of 5 steps on two devices.
+# Tests the tree for aarch64 on an x86-64 machine: in a bare Debian (a chroot made with debootstrap, in build/chroot), a
+# clone of HEAD is cross-compiled with Debian's compiler and arm64 libraries. qemu-user then runs the test programs that
+# take only seconds there, and a training run of 5 steps on two devices.
 #   scripts/try_aarch64.sh SUITE
 #     SUITE  bookworm (Debian 12), trixie (13) or later
-# Needs root, debootstrap, and a Debian with a working apt. If CCACHE_DIR is set, it compiles with that cache.
+# Needs root, debootstrap, and a Debian with a working apt. If CCACHE_DIR is set, the compiler uses that cache.
 # Prints one line of JSON. Exit codes: 0 all passed, 1 failures (the logs are named), 2 usage or no chroot.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,13 +12,13 @@ source scripts/bare_debian.sh
 
 usage() { echo "try_aarch64.sh: $1" >&2; exit 2; }
 case "${1:-}" in
-  "" | -*) usage "which SUITE? bookworm or trixie" ;;
+  "" | -*) usage "give SUITE: bookworm or trixie" ;;
 esac
-[ $# -eq 1 ] || usage "one SUITE, not '$*'"
+[ $# -eq 1 ] || usage "give only one SUITE, not '$*'"
 make_chroot "$1" "$1-aarch64"
 clone_for root
 
-# Runs lines of bash in the clone, and exits if they fail.
+# Runs lines of bash in the clone and exits if they fail.
 step() {
   try "$1" bash -ec "$2"
   [ "$code" -eq 0 ] || exit 1
@@ -37,8 +35,9 @@ step build '
     -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ -DCMAKE_CROSSCOMPILING_EMULATOR=qemu-aarch64
   cmake --build --preset release'
 result="\"build_seconds\":$seconds"
-# The tests of optim and graphs, and nanochat's training runs, take too long; those of app were not tried. Death
-# tests and the tests of system start further programs, which qemu-user passes to a kernel that cannot run them.
+# The tests of optim and graphs, and nanochat's training runs, take too long; those of trainer, kit and cli have not
+# been tried. Death tests and the tests in tests/system start further programs, which qemu-user passes to a kernel that
+# cannot run them.
 left_out='-Slow*:Simt*:*/simt_*:*/multi_gpu_*:*DeathTest*:*NanochatTraining*:*NanochatStrategy*'
 for room in base kernels data contract model golden runtime; do
   step "$room" "qemu-aarch64 build/release/${room}_test --gtest_filter='$left_out'"

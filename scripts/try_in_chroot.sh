@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Tests both commands of the README on a bare Debian: creates a chroot by debootstrap with a clone of HEAD, and runs
-# as
-# root scripts/train.sh for 20 steps, then scripts/test.sh. Needs root, debootstrap and a Debian with a working apt;
-# the chroot uses its mirror and its settings. All files are in build/chroot.
+# Tests both commands of the README on a bare Debian: creates a chroot with debootstrap and a clone of HEAD in it, and
+# runs there, as root, scripts/train.sh for 20 steps, then scripts/test.sh. Needs root, debootstrap and a Debian with a
+# working apt, whose mirror and settings the chroot uses. All files are in build/chroot.
 #   scripts/try_in_chroot.sh [--until train|build] [--ctest OPTION]... [--user] [--gpu] SUITE
 #   scripts/try_in_chroot.sh --install|--packages SUITE
 #     SUITE           bookworm (Debian 12), trixie (13) or later
@@ -11,13 +10,12 @@
 #     --user          runs as an ordinary user without sudo; the installed packages are g++, libfmt without its
 #                     headers, and root's certificates
 #     --gpu           adds a fake nvidia-smi that lists an H100, without a CUDA toolkit: train.sh fetches one from
-# Python packages and builds the plug-in; the run prints why the GPU is unusable and uses the CPU
+#                     Python packages and builds the plug-in; the run prints why the GPU is unusable and uses the CPU
 #     --install       runs scripts/try_install.sh instead of the two commands
 #     --packages      runs scripts/try_packages.sh instead, as root and as an ordinary user, with the packages that
 #                     scripts/make_packages.sh left in build/packages
-# If CCACHE_DIR is set, the chroot compiles with that cache: repeated runs are fast, and their times do not
-# represent
-# a fresh machine.
+# If CCACHE_DIR is set, the chroot compiles with that cache: repeated runs are fast, and their times do not represent a
+# fresh machine.
 # Prints one line of JSON. Exit codes: 0 all passed, 1 failures (the logs are named), 2 usage or no chroot.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -39,12 +37,12 @@ while [ $# -gt 0 ]; do
     --install) install=true ;;
     --packages) packages=true ;;
     -*) usage "unknown option '$1'; see the head of the script" ;;
-    *) [ -z "$suite" ] || usage "one SUITE, not '$suite' and '$1'"; suite=$1 ;;
+    *) [ -z "$suite" ] || usage "give only one SUITE, not '$suite' and '$1'"; suite=$1 ;;
   esac
   shift
 done
-[ -n "$suite" ] || usage "which SUITE? bookworm or trixie"
-if "$packages" && [ ! -e build/packages/SHA256SUMS ]; then usage "no build/packages: call scripts/make_packages.sh"; fi
+[ -n "$suite" ] || usage "give SUITE: bookworm or trixie"
+if "$packages" && [ ! -e build/packages/SHA256SUMS ]; then usage "no build/packages: run scripts/make_packages.sh"; fi
 if [ "$until" = build ]; then ctest+=(--show-only); fi
 
 make_chroot "$suite"

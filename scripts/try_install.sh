@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs muograph in three ways, and with each trains for 5 steps and makes a report: by `cmake --install` into a
-# folder, which is then moved; as a Debian package, which is removed again; and by pip in a virtual environment. It
+# Installs muograph in three ways, and with each one trains for 5 steps and makes a report: with `cmake --install` into
+# a folder, which is then moved; as a Debian package, which is removed again; and with pip in a virtual environment. It
 # installs and removes packages, so use a chroot (scripts/try_in_chroot.sh --install SUITE) or a disposable machine.
 #   scripts/try_install.sh     as root
 # Prints one line of JSON. Exit codes: 0 success, 1 failure (one line on standard error describes it).
@@ -37,7 +37,7 @@ for part in cuda mpi; do
 done
 quietly dpkg --remove "${installed[@]}"
 for left in /usr/bin/muograph /usr/lib/muograph /usr/share/muograph; do
-  [ ! -e "$left" ] || fail "dpkg --remove muograph left $left"
+  [ ! -e "$left" ] || fail "dpkg --remove muograph left $left behind"
 done
 package_seconds=$((SECONDS - begin))
 

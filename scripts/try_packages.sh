@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Tests the wheel of build/packages in a virtual environment without a compiler: the first training step must finish
-# within a minute, then every command runs that needs a bundled library or file. As root it also tests the system's
-# MPI
+# within a minute; then every command runs that needs a bundled library or file. As root it also tests the system's MPI
 # and, on Debian 12, the Debian packages. It installs and removes packages, so it runs in a chroot with python3-venv
 # (scripts/try_in_chroot.sh --packages SUITE).
 #   scripts/try_packages.sh
@@ -15,7 +14,8 @@ for name in cc c++ gcc g++ clang cmake ninja; do
 done
 packages=$PWD/build/packages golden=$PWD/tests/golden
 (cd "$packages" && quietly sha256sum --check SHA256SUMS)
-text=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')  # text that exists on every such machine
+# Text that exists on every such machine.
+text=$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 venv=$folder/venv
 program=$venv/bin/muograph
 
@@ -35,7 +35,7 @@ until grep -qs '"kind":"train"' first/metrics.jsonl; do
 done
 first_step_seconds=$(seconds_since "$begin")
 wait $!
-[ "${first_step_seconds%.*}" -lt 60 ] || fail "from the file to the first step took $first_step_seconds s"
+[ "${first_step_seconds%.*}" -lt 60 ] || fail "the first step ended $first_step_seconds s after the installation began"
 installed=$(echo "$venv"/lib/python3*/site-packages)
 
 quietly "$program" doctor
@@ -45,7 +45,7 @@ if grep -q avx512bw /proc/cpuinfo; then
 fi
 GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F quietly "$program" doctor
 expect '^host kernels *AVX2'
-# Every library that the core and its plug-ins load is in the wheel, except the system's own and MPI's.
+# Every library that the core and its plug-ins load is in the wheel, except those of the system and MPI.
 find "$installed/muograph" -name '*.so' ! -name libmuograph_mpi.so -exec ldd {} + >"$log"
 if foreign=$(grep '=>' "$log" | grep -vE "=> $installed/|lib(c|m|z|gcc_s|stdc\+\+)\.so"); then
   fail "libraries of other packages: $foreign"
@@ -60,7 +60,7 @@ quietly "$program" sample first --prompt "def "
 quietly "$program" checkpoint export --checkpoint first --out exported
 quietly "$program" tokenizer train --data "$text/json" --vocab-size 400 --out tokenizer.json
 quietly "$program" train --data "$text/json" --tokenizer tokenizer.json --config quick.toml --num-iterations 2 --out tokens
-# Loads the plug-ins of SentencePiece, and of Oniguruma by a pattern that is not for PCRE2.
+# Loads the plug-ins of SentencePiece and, through a pattern that PCRE2 cannot handle, of Oniguruma.
 encode() { "$program" tokenizer encode --tokenizer "$1" >"$log" 2>&1 <<<"Hello, world!" || fail "$1: $(tail -n 1 "$log")"; }
 encode "$golden/sentencepiece/llama.model"
 expect '^529 75 365 542 534 548 268 275 542 538 576'
@@ -92,7 +92,7 @@ if [ "$(id -u)" -eq 0 ]; then
   if "$debian_packages"; then
     quietly apt-get remove --yes muograph muograph-mpi
     for left in /usr/bin/muograph /usr/lib/muograph /usr/share/muograph; do
-      [ ! -e "$left" ] || fail "apt-get remove muograph left $left"
+      [ ! -e "$left" ] || fail "apt-get remove muograph left $left behind"
     done
   fi
 fi
@@ -108,6 +108,6 @@ fi
 version=$("$program" --version)
 quietly "$venv/bin/pip" uninstall --yes muograph
 left=$(find "$venv" -iname '*muograph*')
-[ -z "$left" ] || fail "pip uninstall left $left"
+[ -z "$left" ] || fail "pip uninstall left $left behind"
 printf '{"version":"%s","host_kernels":"%s","install_seconds":%s,"first_step_seconds":%s,"bundled_mib":%d,"debian_packages":%s,"cuda_wheel":%s}\n' \
   "$version" "$kernels" "$install_seconds" "$first_step_seconds" "$bundled_mib" "$debian_packages" "$with_cuda"

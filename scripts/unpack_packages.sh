@@ -1,15 +1,13 @@
 #!/usr/bin/env bash
-# Downloads Debian or Ubuntu packages, with their missing dependencies, from the machine's package sources and
-# unpacks
-# them into build/third_party/debian, for users who cannot install packages. CMakeLists.txt searches that folder;
-# scripts/path.sh puts its programs on PATH, except for Python, which is only used for pip
-# (scripts/python_packages.sh)
-# because processes that it starts by its own name would lack its libraries.
+# Downloads Debian or Ubuntu packages, with their missing dependencies, from the machine's package sources and unpacks
+# them into build/third_party/debian, for users who cannot install packages. CMakeLists.txt searches that folder.
+# scripts/path.sh puts its programs on PATH except for Python, which is only used for pip (scripts/python_packages.sh),
+# because processes that Python starts by its own name would lack its libraries.
 #   scripts/unpack_packages.sh PACKAGE...
 #   scripts/unpack_packages.sh list      prints the packages that were requested before and are complete
 # bin/packages in the folder holds the list. An interrupted call changes nothing in bin/, and the next one unpacks its
 # packages again.
-# Exit codes: 0 available; 3 not available, and one line on standard error says why and what to do.
+# Exit codes: 0 available; 3 not available (one line on standard error says why and what to do).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/path.sh"
 debian=$third_party/debian
@@ -33,7 +31,7 @@ download() {
   local output
   rm -rf "$own"
   mkdir -p "$own"/{state/lists,cache/archives}/partial
-  # Errors are noticed below: hooks that run after an update may need root, and fail.
+  # Errors are noticed below: hooks that run after an update may need root and fail.
   output=$(apt update) || true
   output+=$'\n'$(apt install --download-only --no-install-recommends "$@") ||
     fail "apt-get cannot download $*: $(grep -m 1 'Failed to fetch' <<<"$output" || tail -n 1 <<<"$output"):" \
@@ -50,8 +48,8 @@ unpack() {
   done
 }
 
-# If a development package's library was already installed on the machine, links the name that programs are linked
-# by, and the file that CMake's targets name.
+# If the library of a development package was already installed on the machine, links the name with which programs are
+# linked, and the file that CMake's targets name.
 link_installed_libraries() {
   local link installed name
   while read -r link; do
@@ -64,14 +62,15 @@ link_installed_libraries() {
   done < <(find "$debian" -name 'lib*.so' -xtype l)
 }
 
-# Writes wrappers that tell programs where their libraries and modules are.
+# Writes wrappers that set the paths of the programs' libraries and modules.
 write_programs() (
   shopt -s nullglob
   local program libraries modules path
   cd "$debian"
   folders() { printf ":\$here/%s" "$@"; }
   libraries=$(folders {usr/,}lib/*-linux-gnu/)
-  modules=$(folders usr/lib/python3*/{,dist-packages/})  # some of Python's own modules are packages, too
+  # Some of Python's own modules are in packages, too.
+  modules=$(folders usr/lib/python3*/{,dist-packages/})
   rm -rf bin.new bin.old
   mkdir -p bin.new/python
   for program in "${programs[@]}"; do
@@ -92,7 +91,7 @@ SCRIPT
   done
 )
 
-[ $# -gt 0 ] || fail "give packages, or list"
+[ $# -gt 0 ] || fail "give package names, or list"
 if [ "$1" = list ]; then list; exit; fi
 { mkdir -p "$debian" && : >"$third_party/.debian.lock"; } 2>/dev/null || fail "cannot write to $third_party"
 exec 9>"$third_party/.debian.lock"
@@ -101,7 +100,7 @@ wanted=()
 for package; do
   if ! list | grep -qxF "$package"; then wanted+=("$package"); fi
 done
-if [ ${#wanted[@]} -eq 0 ]; then exit 0; fi  # another call was faster
+if [ ${#wanted[@]} -eq 0 ]; then exit 0; fi  # another call has unpacked them meanwhile
 download "${wanted[@]}"
 mapfile -t there < <(list)
 if [ ${#there[@]} -eq 0 ]; then rm -rf "$debian" && mkdir "$debian"; fi  # of another release, or incomplete

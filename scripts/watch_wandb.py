@@ -4,8 +4,8 @@
   scripts/watch_wandb.py RUN [--project NAME] [--follow]
 
 RUN/wandb.json has the id of the W&B run and the last steps logged, so that a later call continues where this one ends
-and no step is logged twice, even if training is resumed from an earlier step. --follow: runs until no process trains in
-RUN any more. W&B's own files are in RUN/wandb; WANDB_MODE=offline sends nothing. Needs the package wandb.
+and no step is logged twice, even if training is resumed from an earlier step. --follow: continues until no process
+trains in RUN any more. W&B's own files are in RUN/wandb; WANDB_MODE=offline sends nothing. Needs the package wandb.
 """
 import argparse
 import fcntl
@@ -28,7 +28,7 @@ def fail(text):
 
 
 class Position:
-    """The part of a run directory that W&B has; locked by one process at a time."""
+    """The part of a run directory that W&B already has. Locked by one process at a time."""
 
     def __init__(self, run):
         self.file = run / "wandb.json"
@@ -36,7 +36,7 @@ class Position:
         try:
             fcntl.flock(self.directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            fail(f"{run}: another process mirrors it: wait until it ends, or end it")
+            fail(f"{run}: another process is mirroring it: wait until it ends, or end it")
         self.values = dict(NEW)
         if self.file.is_file():
             try:
@@ -51,7 +51,8 @@ class Position:
 
 
 class Lines:
-    """Reads the complete lines of metrics.jsonl not read before; all of them if training has replaced the file."""
+    """Reads the complete lines of metrics.jsonl that were not read before, or all of them if training has replaced the
+    file."""
 
     def __init__(self, file):
         self.file, self.inode, self.offset = file, None, 0
@@ -85,7 +86,7 @@ def is_training(run):
 
 
 def values_of(record):
-    """The values to log of a record: its numbers, with NaN for non-finite ones."""
+    """The values of a record to log: its numbers, with NaN for non-finite ones."""
     kind = record["kind"]
     values = {"step": record["step"]}
     for key, value in record.items():
@@ -102,7 +103,7 @@ def mirror(lines, position, wandb_run):
         kind, step = record["kind"], record["step"]
         if kind not in KINDS or step <= position.values[kind]:
             continue
-        # Saved before logging: if this process is killed in between, a step is missing, but none is there twice.
+        # Saved before logging: if this process is killed in between, a step is missing, but none is logged twice.
         position.values[kind] = step
         position.values["records"] += 1
         position.save()
@@ -114,7 +115,7 @@ def mirror(lines, position, wandb_run):
 def start(wandb, run, project, position):
     values = position.values
     if values["id"] and project not in (None, values["project"]):
-        fail(f"--project {project}: {run} is mirrored to {values['project']}: give that, or remove {position.file}")
+        fail(f"--project {project}: {run} is mirrored to {values['project']}: give that project, or remove {position.file}")
     values["project"] = values["project"] or project or "muograph"
     values["id"] = values["id"] or os.urandom(4).hex()
     config = tomllib.loads((run / "config.toml").read_text())
@@ -124,7 +125,7 @@ def start(wandb, run, project, position):
     except Exception as error:
         fail(f"W&B does not start: {' '.join(str(error).split())}")
     position.save()
-    # A step metric of our own: W&B's step must increase with every record, so it is the record's number here.
+    # A step metric of our own: W&B's step must increase with every record, so W&B's step is the number of the record.
     wandb_run.define_metric("step")
     for kind in KINDS:
         wandb_run.define_metric(f"{kind}/*", step_metric="step")
@@ -134,12 +135,12 @@ def start(wandb, run, project, position):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=pathlib.Path, metavar="RUN", help="a run directory")
-    parser.add_argument("--project", help="of W&B; default: muograph")
-    parser.add_argument("--follow", action="store_true", help="run until no process trains there any more")
+    parser.add_argument("--project", help="project of W&B; default: muograph")
+    parser.add_argument("--follow", action="store_true", help="continue until no process trains in RUN any more")
     options = parser.parse_args()
     run = options.run
     if not (run / "config.toml").is_file():
-        fail(f"{run}: no config.toml there: give the directory of a run")
+        fail(f"{run}: contains no config.toml: give the directory of a run")
     try:
         import wandb
     except ImportError as error:
@@ -151,7 +152,8 @@ def main():
     try:
         going = True
         while going:
-            going = options.follow and is_training(run)  # checked before reading: afterwards nothing is added
+            # Checked before reading, because nothing is added afterwards.
+            going = options.follow and is_training(run)
             count += mirror(lines, position, wandb_run)
             if going:
                 time.sleep(POLL_SECONDS)

@@ -1,15 +1,16 @@
-# The CUDA backend: libmuograph_cuda.so, a plug-in that the core loads on demand (src/runtime/plugin.h). Nothing
-# else of the project needs CUDA.
+# The CUDA backend: libmuograph_cuda.so, a plug-in that the core loads on demand (src/runtime/plugin.h). No other part
+# of the project needs CUDA.
 if(MUO_CUDA STREQUAL "OFF")
   return()
 endif()
-# With a required version of 3.25 or newer, Debian 12's CMake deprecates a library that CUDA 13 no longer has, and
+# If given a required version of 3.25 or newer, Debian 12's CMake deprecates a library that CUDA 13 no longer has, and
 # fails because there is no such target.
 set(required ${CMAKE_MINIMUM_REQUIRED_VERSION})
 set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
 find_package(CUDAToolkit 13.0 QUIET)
 if(NOT CUDAToolkit_FOUND AND NOT CUDAToolkit_ROOT)
-  execute_process(COMMAND ${PROJECT_SOURCE_DIR}/scripts/fetch_cuda.sh find --any  # finds a fetched toolkit, too
+  # Also finds a fetched toolkit.
+  execute_process(COMMAND ${PROJECT_SOURCE_DIR}/scripts/fetch_cuda.sh find --any
                   OUTPUT_VARIABLE CUDAToolkit_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE)
   find_package(CUDAToolkit 13.0 QUIET)
 endif()
@@ -36,7 +37,7 @@ endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
-# The same flags in every build: there is only one version of the device code to test and measure.
+# The flags are the same in every build, so there is only one version of the device code to test and measure.
 set(CMAKE_CUDA_FLAGS_DEBUG "-O3")
 set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O3")
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
@@ -56,7 +57,7 @@ target_compile_options(muograph_cuda PRIVATE
   -Xptxas=-warn-spills -Xcompiler=-Wall,-Wextra $<IF:$<BOOL:${MUO_WERROR}>,-Werror=all-warnings,-w>>)
 target_compile_options(muograph_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:muo_flags,INTERFACE_COMPILE_OPTIONS>>")
-# cuDNN is loaded at run time; building needs its headers and those of its frontend, which scripts/setup.sh fetches.
+# cuDNN is loaded at run time; the build needs its headers and those of its frontend, which scripts/setup.sh fetches.
 # Only one translation unit includes them.
 find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h
@@ -65,7 +66,8 @@ if(CUDNN_INCLUDE_DIR AND CUDNN_FRONTEND_INCLUDE_DIR)
   target_compile_definitions(muograph_cuda PRIVATE MUO_CUDNN)
   target_include_directories(muograph_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR}
                              ${CUDNN_FRONTEND_INCLUDE_DIR})
-  # It takes half a minute even so. The frontend's inlined code causes warnings although it is a system header.
+  # Even so, it takes half a minute. The frontend's inlined code causes warnings although its headers are system
+  # headers.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/kernels/cuda/cudnn_attention.cpp PROPERTIES
                               COMPILE_OPTIONS "-O1;-g0;-Wno-null-dereference")
 else()
@@ -91,7 +93,7 @@ elseif(hopper)
 endif()
 target_link_libraries(muograph_cuda PRIVATE muograph_core CUDA::cudart_static CUDA::cublasLt
                       ${CMAKE_DL_LIBS})
-# The folder where dlopen looks for cuDNN.
+# The folder in which dlopen looks for cuDNN.
 set_target_properties(muograph_cuda PROPERTIES BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR})
 set_target_properties(muograph_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
 target_link_options(muograph_cuda PRIVATE -Wl,--no-undefined

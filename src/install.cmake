@@ -6,7 +6,7 @@ file(RELATIVE_PATH to_libraries /${CMAKE_INSTALL_BINDIR} /${muo_libraries})
 if(NOT DEFINED CMAKE_INSTALL_RPATH)  # the gpu preset sets it: programs and libraries share one folder
   set_target_properties(muograph PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries}")
 endif()
-# For libraries that do not come from system packages: those of a toolkit, or fetched by setup.sh without root.
+# For libraries that are not from system packages: those of a toolkit, or those that setup.sh fetched without root.
 set_target_properties(muograph_core muograph_http muograph_sentencepiece muograph_oniguruma PROPERTIES
                       INSTALL_RPATH_USE_LINK_PATH ON)
 
@@ -21,7 +21,7 @@ endif()
 install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/muograph COMPONENT program
         FILES_MATCHING PATTERN *.toml)
 set(scripts convert_nanochat.py convert_nanochat_tokenizer.py convert_nanogpt_data.py fetch_fineweb.sh plot_curve.py
-            read_parquet.py sweep_with_optuna.py watch_wandb.py)  # the scripts that need nothing else of the repository
+            read_parquet.py sweep_with_optuna.py watch_wandb.py)  # the scripts that are independent of the repository
 list(TRANSFORM scripts PREPEND scripts/)
 install(PROGRAMS ${scripts} DESTINATION ${CMAKE_INSTALL_DATADIR}/muograph/scripts COMPONENT program)
 install(FILES build/third_party/plotly/plotly.min.js COMPONENT program OPTIONAL  # scripts/fetch_plotly.sh
@@ -42,7 +42,7 @@ if(TARGET muograph_mpi)
   list(APPEND CPACK_COMPONENTS_ALL mpi)
 endif()
 if(TARGET muograph_cuda)
-  # MUO_CUDA_RPATH: additional folder where the plug-in finds CUDA's libraries, for a Python package.
+  # MUO_CUDA_RPATH: an additional folder in which the plug-in finds CUDA's libraries, for a Python package.
   set_target_properties(muograph_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${MUO_CUDA_RPATH}"
                         INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS muograph_cuda LIBRARY DESTINATION ${muo_libraries} COMPONENT cuda OPTIONAL)

@@ -1,5 +1,5 @@
-# Sets labels by name for the tests that test programs list themselves. ctest reads this file after their
-# lists, whose names are in muo_test_lists; lists of the SIMT tier's tests end in _simt.
+# Sets labels by name for the tests that test programs list themselves. ctest reads this file after their lists, whose
+# names are in muo_test_lists; lists of the SIMT tier's tests end in _simt.
 #   numbers       repeats other tests with more worlds, strategies, steps or orders, to compare numbers. Only
 #                 the build without sanitizers runs these.
 #   long_threads  slow under ThreadSanitizer, whose preset skips it: tests with a single thread, and tests whose
@@ -12,7 +12,7 @@ string(JOIN "|" numbers
   "PipelinedStep.IsBitwise" "CommonReplicas.*InEvery"
   "DeviceStep.(ReadsNothing|Follows|TwoVirtual|FourVirtual|Every|AReplay|TheSameRun|TheBound|NanochatInBf16|APipelined|OneBranch|Sharded|GradientsOfBf16)"
   "ShardedWeights.(AreBitwiseReplicasInAnyOrder|KeepTheir)"
-  NcclStep "Survival.(ARunThatMoves|ARunThatGoesOn|MemoryThreads|SavesByTheClock)"
+  NcclStep "Survival.(ARunThatMoves|ARunResumedWith|MemoryThreads|SavesByTheClock)"
   "(kit|system).LargestModel" "Configs.CostWhat" "BF16Gradients.AreBitwise" EndToEnd
   "ShardingPlan.TenThousand" "ShardedStep.CommonReplicas" "PipelinedGather.*(InBf16|OverManySteps)"
   UnderEveryStrategy "Program.APlanThat" "ReluSquaredBF16.IsTheRounded" "NewtonSchulz.AgreesWithDouble")

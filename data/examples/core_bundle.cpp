@@ -42,7 +42,7 @@ class TaskEntry {
     CoreTask task;
     task.label = text("label");
     task.file = text("dataset_uri");
-    // Reject paths outside of the bundle, which may come from an untrusted source.
+    // Rejects paths outside of the bundle, because it may come from an untrusted source.
     if (task.file.is_absolute() || std::ranges::find(task.file, "..") != task.file.end())
       fail(entry_, fmt::format("{}: dataset_uri \"{}\" leaves the bundle: give a path below its "
                                "eval_data",
@@ -78,7 +78,7 @@ class TaskEntry {
       fail(found, fmt::format("{} is not a string", key));
     return found.text;
   }
-  // nanochat uses the first of several numbers of solved examples.
+  // nanochat uses the first of several numbers of few-shot examples.
   [[nodiscard]] std::int64_t shots() const {
     const YamlValue& list = value("num_fewshot");
     std::optional<std::int64_t> number;
@@ -146,15 +146,15 @@ void add_baselines(std::vector<CoreTask>& tasks, std::string_view text, std::str
     const auto is_named = [&](const CsvRow& row) {
       return row.fields.size() > task_column && row.fields[task_column] == task.label;
     };
-    // The last row with that name counts, as in nanochat.
+    // If several rows have that name, the last one counts, as in nanochat.
     const auto found = std::find_if(rows.rbegin(), rows.rend() - 1, is_named);
     if (found == rows.rend() - 1)
-      throw InputError(concat(what, ": no baseline of the task ", task.label));
+      throw InputError(concat(what, ": no baseline for the task ", task.label));
     std::optional<double> percent;
     if (found->fields.size() > column) percent = number_in<double>(found->fields[column]);
     if (!percent || !(*percent >= 0 && *percent < 100))
       throw InputError(concat(what, ": line ", found->line, ": the random baseline of ", task.label,
-                              " is not a number from 0 to below 100"));
+                              " is not a number in [0, 100)"));
     task.baseline = 0.01 * *percent;
   }
 }
@@ -179,7 +179,7 @@ std::vector<CoreTask> read_core_bundle(const fs::path& folder, std::int64_t max_
       task.items.resize(static_cast<std::size_t>(max_per_task));
     if (task.shots >= std::ssize(task.items))
       throw InputError(
-          fmt::format("{}: {} solved examples before each need at least {} examples, "
+          fmt::format("{}: {} few-shot examples before each need at least {} examples, "
                       "but there are {}; give more by --max-per-task, or fewer by "
                       "num_fewshot in core.yaml",
                       task.file.native(), task.shots, task.shots + 1, task.items.size()));

@@ -36,17 +36,17 @@ struct CoreTask {
   std::vector<CoreItem> items = {};  // in the order in which they are evaluated
 };
 
-// Reads a bundle as nanochat's evaluate_core() does: each task's items are shuffled by
+// Reads a bundle as nanochat's evaluate_core() does: the items of each task are shuffled by
 // random.Random(1337) and, unless `max_per_task` is 0, limited to that many. Throws InputError,
-// with file and line, for missing, malformed or unknown entries, and if there are too few items for
-// the solved examples.
+// with file and line, for missing, malformed or unknown entries, and for too few items for the
+// few-shot examples.
 std::vector<CoreTask> read_core_bundle(const std::filesystem::path& folder,
                                        std::int64_t max_per_task);
 
-// Parts of read_core_bundle(), exposed for tests. Parses core.yaml into tasks without baseline and
+// Parts of read_core_bundle(), exposed for tests. Parses core.yaml into tasks without baselines and
 // items; `file` is as written there.
 std::vector<CoreTask> parse_core_yaml(std::string_view text, std::string_view what);
-// Parses eval_meta_data.csv and sets each task's baseline.
+// Parses eval_meta_data.csv and sets the baseline of each task.
 void add_baselines(std::vector<CoreTask>& tasks, std::string_view text, std::string_view what);
 std::vector<CoreItem> read_core_items(const std::filesystem::path& path, CoreType type);
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kShotsSeed = 1234;
 
-// A context followed by the delimiter, as in the templates.
+// Returns a context followed by the delimiter, as in nanochat's templates.
 std::string context_prefix(const CoreTask& task, const CoreItem& item, std::size_t context) {
   std::string_view text = item.contexts[context];
   if (task.type == CoreType::kLanguageModeling) text = python_strip(text);
@@ -65,7 +65,7 @@ std::vector<std::size_t> core_shots(const CoreTask& task, std::size_t index) {
   std::vector<std::size_t> shots =
       PythonRandom(kShotsSeed + index)
           .sample(task.items.size() - 1, static_cast<std::size_t>(task.shots));
-  for (std::size_t& shot : shots)  // skip the item itself
+  for (std::size_t& shot : shots)  // skips the item itself
     if (shot >= index) ++shot;
   return shots;
 }
@@ -112,7 +112,7 @@ TokenTask tokenize_core(const CoreTask& task, const Tokenizer& tokenizer, std::i
       const std::string where = concat(task.file.native(), ": line ", item.line);
       const bool is_one = task.type == CoreType::kLanguageModeling;
       if (is_one && prompts[i].starts.front() == prompts[i].tokens.front().size())
-        throw InputError(concat(where, ": its continuation adds no tokens"));
+        throw InputError(concat(where, ": the continuation adds no tokens"));
       out.add(prompts[i].tokens, prompts[i].starts, is_one ? 0 : item.gold, row_tokens, where);
     }
   }

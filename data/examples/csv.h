@@ -7,7 +7,7 @@
 
 namespace muo::data {
 
-// A row of comma-separated values, as Python's csv module reads them: quoted fields may contain
+// A row of comma-separated values, as read by Python's csv module: quoted fields may contain
 // commas, newlines and doubled quotes.
 struct CsvRow {
   std::int64_t line = 0;  // line on which it starts, from 1

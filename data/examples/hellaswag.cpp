@@ -34,13 +34,14 @@ class WordReader {
   [[nodiscard]] bool at_end() const { return at_ == bytes_.size(); }
 
   std::uint16_t next() {
-    if (bytes_.size() - at_ < kWord) fail("the file ends within it");
+    if (bytes_.size() - at_ < kWord) fail("the file ends in the middle of it");
     std::uint16_t value = 0;
     std::memcpy(&value, bytes_.data() + at_, kWord);
     at_ += kWord;
     return value;
   }
-  // Reads a length, not 0, and that many tokens below `vocab_size`, and appends them to `out`.
+  // Reads a length, which must not be 0, and that many tokens below `vocab_size`;
+  // appends them to `out`.
   void add_tokens(const char* what, std::int64_t vocab_size, std::vector<std::int32_t>& out) {
     const std::uint16_t length = next();
     if (length == 0) fail(concat(what, " has no tokens"));
@@ -49,7 +50,7 @@ class WordReader {
       if (token >= vocab_size)
         throw InputError(concat(where(), ": token ", token,
                                 " is outside the model's vocabulary of ", vocab_size,
-                                "; give a file of the model's tokenizer"));
+                                "; give a file written with the model's tokenizer"));
       out.push_back(token);
     }
   }
@@ -61,7 +62,7 @@ class WordReader {
   std::int64_t index_ = 0;
 };
 
-// Adds an example of `context` and completions.
+// Adds an example that consists of `context` and completions.
 void add_example(TokenTask& task, const std::vector<std::int32_t>& context,
                  std::vector<std::vector<std::int32_t>> completions, std::size_t label,
                  const HellaSwagOptions& options, const std::string& where) {
@@ -113,7 +114,7 @@ TokenTask read_eval_file(const std::filesystem::path& path, const HellaSwagOptio
     throw InputError(concat(path.native(), ": ", what));
   };
   if (file.bytes().size() < kShardHeaderBytes)
-    fail(fmt::format("truncated: {} bytes, less than the {} of an evaluation file's header",
+    fail(fmt::format("truncated: {} bytes, fewer than the {} of an evaluation file's header",
                      file.bytes().size(), kShardHeaderBytes));
   std::array<std::int32_t, 3> header{};
   std::memcpy(header.data(), file.bytes().data(), sizeof header);
@@ -131,7 +132,7 @@ TokenTask read_eval_file(const std::filesystem::path& path, const HellaSwagOptio
     if (has_enough(task, options)) return task;
     read_example(task, words, options);
   }
-  if (!words.at_end()) fail(fmt::format("bytes after its {} examples", count));
+  if (!words.at_end()) fail(fmt::format("there are bytes after its {} examples", count));
   return task;
 }
 

@@ -32,14 +32,14 @@ const nlohmann::json& JsonLine::value(const char* field) const {
 
 std::string JsonLine::text(const char* field) const {
   const nlohmann::json& found = value(field);
-  if (!is_text(found)) fail(field, concat("is ", found.type_name(), ", not a text"));
+  if (!is_text(found)) fail(field, concat("is of type ", found.type_name(), ", not a text"));
   return text_of_value(found);
 }
 
 std::vector<std::string> JsonLine::texts(const char* field) const {
   const nlohmann::json& found = value(field);
   if (!found.is_array() || found.size() < 2 || !std::ranges::all_of(found, is_text))
-    fail(field, "is not a list of two texts or more");
+    fail(field, "is not a list of two or more texts");
   std::vector<std::string> out;
   for (const nlohmann::json& each : found)
     out.push_back(text_of_value(each));

@@ -19,10 +19,11 @@ class JsonLine {
   JsonLine(const nlohmann::json& object, std::string where)
       : object_(object), where_(std::move(where)) {}
 
-  // Texts. Whole numbers are converted to text as by Python's str().
+  // Texts. Whole numbers are converted to text as Python's str() does.
   [[nodiscard]] std::string text(const char* field) const;
   [[nodiscard]] std::vector<std::string> texts(const char* field) const;  // at least two
-  // A whole number in [0, bound), also as a text, as some copies of HellaSwag store their labels.
+  // A whole number in [0, bound). It may also be a text, because some copies of HellaSwag
+  // store labels as text.
   [[nodiscard]] std::size_t index(const char* field, std::size_t bound) const;
   [[nodiscard]] const std::string& where() const { return where_; }  // "FILE: line N"
 

@@ -54,7 +54,7 @@ std::uint32_t PythonRandom::word() {
 
 std::uint64_t PythonRandom::below(std::uint64_t bound) {
   const int bits = 64 - std::countl_zero(bound);  // bit_width() is not an int in every library
-  MUO_CHECK(0 < bound && bits <= 32, "a random number below ", bound);
+  MUO_CHECK(0 < bound && bits <= 32, "bound is ", bound, ", expected 1 to 2^32");
   std::uint64_t value = bound;
   while (value >= bound)
     value = word() >> (32 - bits);
@@ -64,7 +64,7 @@ std::uint64_t PythonRandom::below(std::uint64_t bound) {
 // Python draws from a list of the remaining elements or, for large n, draws until it finds an
 // unused one.
 std::vector<std::size_t> PythonRandom::sample(std::size_t n, std::size_t k) {
-  MUO_CHECK(k <= n, "a sample of ", k, " of ", n);
+  MUO_CHECK(k <= n, "cannot sample ", k, " of ", n, " elements");
   std::size_t fits = 21;
   if (k > 5) {
     std::size_t power = 1;  // the least power of 4 >= 3 k

@@ -24,7 +24,7 @@ std::size_t common_length(Sequences sequences, const At& at) {
   return length;
 }
 
-// The first row of an example with the least `value(row)`.
+// Returns the first row of an example with the least `value(row)`.
 template <class Value>
 std::size_t least(const TokenTask::Example& example, const Value& value) {
   std::size_t best = 0;

@@ -9,9 +9,9 @@
 
 namespace muo::data {
 
-// A row of tokens for the model: a range of TokenTask::tokens from `shared` on, which rows of an
-// example have in common, followed by a range from `own` on. Positions from `scored` on are scored;
-// `scored` is at least 1, as nothing predicts the first token.
+// A row of tokens for the model: a range of TokenTask::tokens from `shared` on, which the rows of
+// an example have in common, followed by a range from `own` on. Positions from `scored` on are
+// scored; `scored` is at least 1, because nothing predicts the first token.
 struct ExampleRow {
   std::size_t shared = 0, own = 0;
   std::int32_t shared_length = 0, own_length = 0;
@@ -21,8 +21,9 @@ struct ExampleRow {
   [[nodiscard]] std::int32_t scored_tokens() const { return length() - scored; }
 };
 
-// kChoices: one of an example's rows is right; the model chooses the most likely one.
-// kContinuation: the only row is right if each of its scored tokens is the most likely one.
+// kChoices: one of an example's rows is right; the model chooses the most likely row.
+// kContinuation: there is a single row, which counts as right if each of its scored tokens is the
+// most likely one.
 enum class TaskKind : std::uint8_t { kChoices, kContinuation };
 
 // Tokenized examples with known answers.
@@ -33,7 +34,7 @@ struct TokenTask {
   };
   std::string name;
   TaskKind kind = TaskKind::kChoices;
-  std::int64_t shots = 0;               // solved examples before each
+  std::int64_t shots = 0;               // few-shot examples before each example
   std::optional<double> baseline = {};  // accuracy of random answers, as a fraction
   std::vector<Example> examples = {};
   std::vector<ExampleRow> rows = {};
@@ -41,11 +42,11 @@ struct TokenTask {
   std::int64_t cropped = 0;  // rows whose beginning was cropped
 
   // Adds an example; prompts[i] is scored from starts[i] on. A prompt of more than `row_tokens`
-  // tokens loses its beginning. Throws InputError that starts with `where` if no token is then left
-  // before the scored ones.
+  // tokens loses its beginning. Throws InputError, whose message starts with `where`, if no token
+  // is then left before the scored ones.
   void add(std::span<const std::vector<std::int32_t>> prompts, std::span<const std::size_t> starts,
            std::size_t gold, std::int64_t row_tokens, const std::string& where);
-  // Appends a row's tokens.
+  // Appends the tokens of a row to `out`.
   void read(const ExampleRow& row, std::vector<std::int32_t>& out) const;
 };
 
@@ -57,15 +58,15 @@ struct RowScore {
 
 struct TaskScore {
   std::int64_t examples = 0;
-  double accuracy = 0;          // as a fraction; kChoices chooses the row with the least mean loss
-  double accuracy_of_sums = 0;  // with the row of the least summed loss
+  double accuracy = 0;          // as a fraction; for kChoices, of the rows with the least mean loss
+  double accuracy_of_sums = 0;  // the same for the rows with the least summed loss
 };
-// Scores `rows`, the results for task.rows. The first of equal rows is chosen; a row without scored
-// tokens is chosen only if it is the first, like NaN in Python's min(). Throws Error if a row's
-// loss is not finite.
+// Scores the examples by `rows`, the results for task.rows. Among equal rows, the first one is
+// chosen; a row without scored tokens is chosen only if it is the first one, as with NaN in
+// Python's min(). Throws Error if the loss of a row is not finite.
 TaskScore score_task(const TokenTask& task, std::span<const RowScore> rows);
 
-// 0 for random answers, 1 for right ones.
+// 0 if answers are random, 1 if all are right.
 double centred_accuracy(double accuracy, double baseline);
 
 // The length of the common prefix, or suffix, of all sequences.

@@ -63,7 +63,7 @@ class Parser {
   }
 
   void refuse_tag(const yaml_char_t* tag, std::int64_t line) const {
-    if (tag != nullptr) fail(line, "tags are not supported: leave it out");
+    if (tag != nullptr) fail(line, "tags are not supported: leave the tag out");
   }
 
   YamlValue read(const Event& event, int depth) {
@@ -92,7 +92,7 @@ class Parser {
       case YAML_ALIAS_EVENT:
         fail(value.line, "aliases are not supported: write out the value");
       default:
-        fail(value.line, "not a value");
+        fail(value.line, "expected a value");
     }
   }
 

@@ -24,7 +24,7 @@ std::string fingerprint_of(const BpeDefinition& definition) {
     out.add(static_cast<std::uint64_t>(split.behavior));
     out.add(split.invert ? 1U : 0U);
   }
-  // Added tokens that are also in the vocabulary only matter to pieces that equal their text.
+  // Added tokens that are also in the vocabulary matter only to pieces that equal their text.
   std::set<std::string_view> added;
   if (definition.whole_pieces)
     for (const auto* tokens :
@@ -91,8 +91,8 @@ std::size_t BpeTokenizer::encode(std::string_view text, std::size_t begin, std::
                                  std::vector<std::int32_t>& ids) const {
   const auto encode_piece = [&](std::string_view piece) { encoding_.encode(piece, ids); };
   if (cuts_text()) return splitter_.split(text, begin, end, encode_piece);
-  // Literals are matched first: the text between them is normalized and split as if it were a whole
-  // text.
+  // Literals are matched first. The text between them is normalized and split as if it
+  // were a whole text.
   const auto encode_literal = [&](const SpecialToken& literal) { ids.push_back(literal.id); };
   const auto cut = [&](std::string_view part) {
     splitter_.split(part, 0, part.size(), encode_piece);

@@ -14,15 +14,15 @@
 
 namespace muo::data {
 
-// The definition of a byte-level BPE tokenizer, whatever file format it came from.
+// The definition of a byte-level BPE tokenizer, whatever file format it comes from.
 struct BpeDefinition {
   std::vector<Split> splits;  // applied in order to cut text into pieces
   Vocabulary vocabulary;      // without special and added tokens
   std::vector<Merge> merges;
   bool whole_pieces = false;          // see BytePairEncoding
   std::vector<SpecialToken> special;  // sorted by id
-  // Tokens that are not special and are matched before text is split. The vocabulary may have their
-  // ids as well.
+  // Tokens that are not special, but are matched before the text is split. The vocabulary may
+  // contain their ids as well.
   std::vector<SpecialToken> literals;
   bool nfc = false;                               // text between literals is normalized by to_nfc()
   std::vector<SpecialToken> later_literals = {};  // matched after normalization
@@ -30,9 +30,9 @@ struct BpeDefinition {
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  // `source` names the definition in errors. Throws InputError for duplicate ids or texts among
-  // added tokens, for special tokens with another token's id, and for whatever BytePairEncoding and
-  // TextSplitter reject.
+  // `source` names the definition in error messages. Throws InputError for duplicate ids or texts
+  // among added tokens, for special tokens with the id of another token, and for whatever
+  // BytePairEncoding and TextSplitter reject.
   BpeTokenizer(BpeDefinition definition, std::string_view source);
 
   [[nodiscard]] std::int64_t vocab_size() const override { return vocab_size_; }
@@ -60,8 +60,8 @@ class BpeTokenizer final : public Tokenizer {
   std::int64_t vocab_size_ = 0;
 };
 
-// Reads the definition from a file that open_tokenizer() accepts. `pattern` and `special` are for
-// ranks of tiktoken (read_tiktoken_file); with a tokenizer.json they are an InputError.
+// Reads the definition from a file that open_tokenizer() accepts. `pattern` and `special` apply to
+// ranks of tiktoken (read_tiktoken_file); with a tokenizer.json, they are an InputError.
 BpeDefinition read_bpe_definition(const std::filesystem::path& name, std::string_view pattern = {},
                                   const std::vector<SpecialToken>& special = {});
 

@@ -15,7 +15,7 @@ namespace muo::data {
 namespace {
 
 constexpr bool is_in_utf8(int byte) { return byte != 0xC0 && byte != 0xC1 && byte < 0xF5; }
-constexpr std::size_t kShort = 48;  // bytes up to which rescanning all pairs is faster
+constexpr std::size_t kShort = 48;  // bytes up to which it is faster to rescan all pairs
 
 }  // namespace
 
@@ -82,7 +82,7 @@ void BytePairEncoding::add(const Merge& merge, std::uint32_t rank) {
 void BytePairEncoding::merge_short(std::string_view piece, std::vector<std::int32_t>& ids) const {
   struct Part {
     std::int32_t id = 0;
-    std::uint32_t rank = kNever;  // of the merge with the next token
+    std::uint32_t rank = kNever;  // rank of the merge with the next token
     std::int32_t merged = 0;
   };
   std::array<Part, kShort> parts;

@@ -15,14 +15,15 @@ struct Merge {
 };
 
 // Byte pair encoding (Sennrich, Haddow, Birch 2016, section 3.2; on bytes: Radford et al. 2019,
-// section 2.2): a piece of text is cut into bytes; then, repeatedly, of the neighbours that can be
-// merged those with the earliest merge in the list are, the leftmost first. Thread-safe.
+// section 2.2): a piece of text is cut into bytes. Then the pair of neighbours with the earliest
+// merge in the list, the leftmost one among equals, is merged, until no neighbours can be
+// merged. Thread-safe.
 class BytePairEncoding {
  public:
-  // `merges` are in order of priority; the first of two with the same parts counts. With
-  // `whole_pieces` a piece that equals a token is encoded as that token, regardless of the merges
-  // (as in tiktoken). Throws InputError that names `source` unless every byte that occurs in UTF-8
-  // is a token.
+  // `merges` are in order of priority; of two with the same parts, the first one counts. With
+  // `whole_pieces`, a piece that equals a token is encoded as that token, regardless of the merges
+  // (as in tiktoken). Throws InputError, which names `source`, unless every byte that occurs in
+  // UTF-8 is a token.
   BytePairEncoding(Vocabulary vocabulary, std::span<const Merge> merges, bool whole_pieces,
                    std::string_view source);
 
@@ -49,8 +50,8 @@ class BytePairEncoding {
   std::vector<Slot> slots_;  // open addressing; a power of two, at most half full
 };
 
-// Derives merges that reproduce tiktoken's ids: there, any two neighbours may be merged that form a
-// token, the smallest id first. The result has every cut of each token into two others.
+// Derives merges that reproduce tiktoken's ids: tiktoken merges any two neighbours that form a
+// token, the smallest id first. The result contains every cut of each token into two others.
 std::vector<Merge> merges_by_rank(const Vocabulary& vocabulary);
 
 }  // namespace muo::data

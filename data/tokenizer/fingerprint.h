@@ -9,7 +9,7 @@
 namespace muo::data {
 
 // 64-bit FNV-1a over texts and numbers. Each text is followed by its size, so that different
-// sequences of texts do not collide by concatenation.
+// sequences of texts do not collide because their concatenations are equal.
 class Fingerprint {
  public:
   void add(std::string_view text) {

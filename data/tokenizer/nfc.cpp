@@ -11,9 +11,9 @@
 namespace muo::data {
 namespace {
 
-// Characters newer than Unicode 9, up to Unicode 18's draft, that combine or are composed, merged
-// into ranges with characters that never do; and U+11A7, which utf8proc 2.8 mistakes for the end of
-// a Hangul syllable and drops.
+// Characters newer than Unicode 9, up to the draft of Unicode 18, that combine or are composed,
+// merged into ranges with characters that never do so; and U+11A7, which utf8proc 2.8 mistakes for
+// the end of a Hangul syllable and drops.
 struct Range {
   utf8proc_int32_t first, last;
 };
@@ -39,7 +39,7 @@ bool is_newer(utf8proc_int32_t character) {
 }
 
 // Appends the normal form of `text`, which is UTF-8. utf8proc_map() is not used because it sorts a
-// run of marks by exchanging neighbours, in quadratic time.
+// run of marks by exchanging neighbours, which takes quadratic time.
 void append_nfc(std::string_view text, std::string& out) {
   constexpr auto kDecompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
   constexpr auto kCompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
@@ -52,7 +52,8 @@ void append_nfc(std::string_view text, std::string& out) {
     characters.resize(size + kMax);
     const utf8proc_ssize_t more =
         utf8proc_decompose_char(character, &characters[size], kMax, kDecompose, nullptr);
-    MUO_CHECK(more > 0 && more <= utf8proc_ssize_t{kMax}, "U+", character, ": ", more);
+    MUO_CHECK(more > 0 && more <= utf8proc_ssize_t{kMax}, "utf8proc cannot decompose U+", character,
+              ": ", more);
     characters.resize(size + static_cast<std::size_t>(more));
   }
   const auto order = [](utf8proc_int32_t character) {
@@ -77,7 +78,7 @@ std::string to_nfc(std::string_view text) {
   constexpr utf8proc_int32_t kCombining = 0x300;  // characters below neither change nor combine
   std::string out;
   out.reserve(text.size());
-  // text[begin, at) is pending, and its last character starts at `last`; it is to be normalized if
+  // text[begin, at) is pending, and its last character starts at `last`. It will be normalized if
   // `changes`, else copied.
   std::size_t begin = 0, last = 0;
   bool changes = false;

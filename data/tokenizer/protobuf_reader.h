@@ -20,8 +20,8 @@ class ProtobufReader {
 
   explicit ProtobufReader(std::string_view message) : left_(message) {}
 
-  // Reads the next field. Returns false at the end and if the message is malformed, when ok() is
-  // false.
+  // Reads the next field. Returns false at the end and if the message is malformed; in the latter
+  // case, ok() is false.
   bool next(Field& field) {
     if (left_.empty() || !ok_) return false;
     std::uint64_t key = 0;

@@ -17,7 +17,6 @@ using Field = ProtobufReader::Field;
 using Piece = SentencePieceModel::Piece;
 using PieceType = SentencePieceModel::PieceType;
 
-constexpr std::size_t kMaxPieces = 1 << 24;
 // libsentencepiece's trie of pieces recurses once per byte. Trained pieces have at most a few
 // hundred bytes.
 constexpr std::size_t kMaxPieceBytes = 4096;
@@ -87,10 +86,8 @@ class Reader {
   }
 
   void read_piece(std::string_view message) {
-    const std::size_t id = model_.pieces.size();
-    if (id >= kMaxPieces) fail("has more than ", kMaxPieces, " pieces");
     Piece piece;
-    const std::string what = concat("piece ", id);
+    const std::string what = concat("piece ", model_.pieces.size());
     each_field(message, what, [&](const Field& field) {
       if (field.number == 1) {
         piece.text = message_of(field);
@@ -105,8 +102,6 @@ class Reader {
         piece.text.find('\0') != std::string::npos)
       fail(what, " is not UTF-8 of 1 to ", kMaxPieceBytes, " bytes without a zero byte");
     if (!std::isfinite(piece.score)) fail("the score of ", what, " is not finite");
-    if (piece.type == PieceType::kByte && byte_of_piece(piece.text) < 0)
-      fail(what, " is of type byte, but its text is '", piece.text, "'");
     model_.pieces.push_back(std::move(piece));
   }
 

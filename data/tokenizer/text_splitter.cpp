@@ -15,8 +15,8 @@
 namespace muo::data {
 namespace {
 
-// Unicode's White_Space, which other tokenizers mean by \s; PCRE2's \s also contains U+180E, which
-// belonged to it until Unicode 6.3.
+// Unicode's White_Space, which is what other tokenizers mean by \s. PCRE2's \s also contains
+// U+180E, which belonged to White_Space until Unicode 6.3.
 constexpr std::string_view kSpace =
     R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 
@@ -64,7 +64,7 @@ using JitStack = std::unique_ptr<pcre2_jit_stack, Deleter<pcre2_jit_stack_free>>
 
 struct TextSplitter::Expression {
   Split split;
-  std::unique_ptr<pcre2_code, Deleter<pcre2_code_free>> code;  // if PCRE2, else
+  std::unique_ptr<pcre2_code, Deleter<pcre2_code_free>> code;  // if PCRE2 is used, else
   std::unique_ptr<const OnigurumaPattern> oniguruma;
   bool has_jit = false;
 
@@ -86,8 +86,8 @@ class TextSplitter::Matcher {
                              : nullptr);
   }
 
-  // Splits all of `text`, which is UTF-8, by the expressions from `level` on, and calls `piece` for
-  // the pieces.
+  // Splits all of `text`, which is UTF-8, by the expressions from `level` on, and calls
+  // `piece` for the pieces.
   void cut(std::size_t level, std::string_view text, const Piece& piece) {
     if (text.empty()) return;
     if (level == data_.size()) return piece(text);
@@ -100,8 +100,8 @@ class TextSplitter::Matcher {
     }
   }
 
-  // The begin and end of PCRE2's first match in `text`, which is UTF-8, at or after `begin`; both
-  // text.size() if there is none.
+  // Returns the beginning and end of PCRE2's first match in `text`, which is UTF-8, at or after
+  // `begin`; both are text.size() if there is none.
   std::pair<std::size_t, std::size_t> find(std::size_t level, std::string_view text,
                                            std::size_t begin) {
     const Expression& expression = *splitter_.expressions_[level];
@@ -200,7 +200,7 @@ bool TextSplitter::cuts_text() const { return expressions_.front()->code != null
 
 std::size_t TextSplitter::split(std::string_view text, std::size_t begin, std::size_t end,
                                 const Piece& piece) const {
-  // Bytes provided for look-ahead; an expression examines a character or so beyond its match.
+  // Bytes provided for look-ahead. An expression examines only a character or so beyond its match.
   constexpr std::size_t kAhead = 1 << 16;
   Matcher matcher(*this);
   std::size_t at = begin;

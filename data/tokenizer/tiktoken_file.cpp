@@ -83,9 +83,8 @@ BpeDefinition read_tiktoken_file(std::string_view text, std::string_view source,
     if (!bytes || error != std::errc() || end != number.data() + number.size() || rank < 0 ||
         rank >= kMaxRanks)
       fail("neither a tokenizer.json nor a SentencePiece model, and not tiktoken's 'BASE64 RANK'");
-    if (!definition.vocabulary.bytes_of(rank).empty()) fail("rank ", rank, " is there twice");
-    if (definition.vocabulary.find(*bytes) >= 0)
-      fail("the token of rank ", rank, " is there twice");
+    if (!definition.vocabulary.bytes_of(rank).empty()) fail("rank ", rank, " occurs twice");
+    if (definition.vocabulary.find(*bytes) >= 0) fail("the token of rank ", rank, " occurs twice");
     definition.vocabulary.add(*bytes, rank);
   }
   const std::int64_t ranks = definition.vocabulary.size();
@@ -97,7 +96,7 @@ BpeDefinition read_tiktoken_file(std::string_view text, std::string_view source,
                             " ranks of tiktoken, without a split pattern: make a tokenizer.json of "
                             "them with 'muograph tokenizer convert --pattern NAME'"));
   } else {
-    definition.splits = {read_split(pattern, source)};
+    definition.splits = {read_split_of_ranks(pattern, source)};
     definition.special = special;
   }
   definition.merges = merges_by_rank(definition.vocabulary);

@@ -10,7 +10,7 @@
 
 namespace muo::data {
 
-// Finds tokens whose text occurs in a text; the longest one at each position.
+// Finds tokens whose text occurs in a text, the longest one at each position.
 class TokenFinder {
  public:
   explicit TokenFinder(std::span<const SpecialToken> tokens);

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 5> kBehaviors = {"Isolated", "Removed", "
                                                         "MergedWithNext", "Contiguous"};
 
 // GPT-2's alphabet of bytes, as UTF-8: bytes that are printable in Latin-1 stand for themselves,
-// the others, in order, for U+0100 and following.
+// the others, in order, for U+0100 and the following characters.
 std::array<std::string, 256> byte_alphabet() {
   std::array<std::string, 256> out;
   unsigned next = 0x100;
@@ -45,7 +45,7 @@ std::string to_alphabet(std::string_view bytes) {
   return out;
 }
 
-// Empty if `text` has a character that stands for no byte.
+// Returns nothing if `text` has a character that does not stand for a byte.
 std::optional<std::string> from_alphabet(std::string_view text) {
   static const std::array<int, 0x200> byte_of = [] {
     std::array<int, 0x200> bytes{};
@@ -74,7 +74,7 @@ std::optional<std::string> from_alphabet(std::string_view text) {
   return out;
 }
 
-// True if the two can occur in a text such that they share bytes.
+// Whether the two can occur in a text in such a way that they share bytes.
 bool overlap(std::string_view left, std::string_view right) {
   for (int turn = 0; turn < 2; ++turn, std::swap(left, right)) {
     if (left.find(right) != std::string_view::npos) return true;
@@ -154,7 +154,7 @@ class Reader {
     } else if (type == "NFC") {
       out_.nfc = true;
     } else {
-      fail(where, type, " changes the text, which is not supported: NFC is");
+      fail(where, type, " changes the text, which is not supported: only NFC is");
     }
   }
 
@@ -178,7 +178,7 @@ class Reader {
       out_.splits.push_back(
           {.pattern = flag(part, "individual_digits", false, where) ? R"(\p{N})" : R"(\p{N}+)"});
     } else {
-      fail(where, type, " is not supported: Sequence, Split, Digits and ByteLevel are");
+      fail(where, type, " is not supported: only Sequence, Split, Digits and ByteLevel are");
     }
   }
 
@@ -204,8 +204,8 @@ class Reader {
     out_.splits.push_back(std::move(split));
   }
 
-  // Assigns the ids that `tokenizers` assigns, whatever the file says: the vocabulary's, or
-  // consecutive ids from its size on.
+  // Assigns the ids that `tokenizers` assigns, whatever the file says: those of the vocabulary, or
+  // consecutive ids from the size of the vocabulary on.
   void read_added_tokens(const json& tokens, const json& vocab) {
     if (tokens.is_null()) return;
     expect(tokens.is_array(), "added_tokens", "not a list");
@@ -253,9 +253,9 @@ class Reader {
     }
     if (!beyond.empty() && !counted.empty())
       fail("added_tokens", "'", counted, "' is not in model.vocab, in which '", beyond,
-           "' has an id beyond its size: versions of tokenizers assign different ids then");
-    // tokenizers matches special tokens together with the others; here they are matched first, or
-    // not at all.
+           "' has an id beyond its size: ids then depend on the version of tokenizers");
+    // tokenizers matches special tokens together with other added tokens. Here they are matched
+    // first, or not at all.
     for (const Added& special : all)
       for (const Added& other : all)
         if (special.is_special && (special.is_later || !other.is_later) &&
@@ -278,7 +278,7 @@ class Reader {
   void read_model(const json& model) {
     const json& type = at(model, "type");  // absent in files of 2020
     if (!type.is_null() && type != "BPE")
-      fail("model.type", type.dump(), " is not supported: BPE is");
+      fail("model.type", type.dump(), " is not supported: only BPE is");
     expect(at(model, "dropout").is_null() || at(model, "dropout") == 0.0, "model.dropout",
            "not null, which is not supported");
     for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"})
@@ -299,14 +299,15 @@ class Reader {
   }
 
   void add_token(const std::string& bytes, std::int32_t id) {
-    if (!out_.vocabulary.bytes_of(id).empty()) fail("model.vocab", "id ", id, " is there twice");
+    if (!out_.vocabulary.bytes_of(id).empty()) fail("model.vocab", "id ", id, " occurs twice");
     out_.vocabulary.add(bytes, id);
   }
 
-  // -1 if it is not in model.vocab.
+  // Returns -1 if the token is not in model.vocab.
   std::int32_t merged_id(const std::string& token, const json& vocab) {
     const std::optional<std::string> bytes = from_alphabet(token);
-    if (!bytes) fail("model.merges", "token '", token, "' has a character that stands for no byte");
+    if (!bytes)
+      fail("model.merges", "token '", token, "' has a character that does not stand for a byte");
     if (out_.vocabulary.find(*bytes) < 0 && vocab.contains(token))
       add_token(*bytes, vocab[token].get<std::int32_t>());
     return out_.vocabulary.find(*bytes);
@@ -336,7 +337,7 @@ class Reader {
       const Merge merge{merged_id(left, vocab), merged_id(right, vocab),
                         merged_id(left + right, vocab)};
       if (merge.left < 0 || merge.right < 0 || merge.result < 0)
-        refuse("a part, or what they become, is not in model.vocab");
+        refuse("a part, or the result, is not in model.vocab");
       out_.merges.push_back(merge);
     }
   }
@@ -385,8 +386,8 @@ std::string write_tokenizer_json(const BpeDefinition& definition) {
   for (std::int32_t id = 0; id < definition.vocabulary.id_count(); ++id)
     if (const std::string_view bytes = definition.vocabulary.bytes_of(id); !bytes.empty())
       vocab.emplace(to_alphabet(bytes), id);
-  // Added tokens are also in the vocabulary, unless a reader that counts on from the vocabulary's
-  // size assigns the same ids, or other tokens have these ids as well.
+  // Added tokens are also in the vocabulary, unless a reader that assigns consecutive ids from the
+  // vocabulary's size on assigns the same ids, or other tokens have these ids as well.
   std::size_t next = vocab.size();
   const bool are_counted = std::ranges::all_of(tokens, [&](const SpecialToken& token) {
     const auto known = vocab.find(token.text);

@@ -34,8 +34,9 @@ std::uint32_t hash_of(std::string_view bytes) {
 }  // namespace
 
 void Vocabulary::add(std::string_view bytes, std::int32_t id) {
-  MUO_CHECK(id >= 0 && !bytes.empty() && bytes_of(id).empty() && find(bytes) < 0, "token ", id);
-  MUO_CHECK(bytes_.size() + bytes.size() < (1U << 31), "a vocabulary of over 2 GiB");
+  MUO_CHECK(id >= 0 && !bytes.empty() && bytes_of(id).empty() && find(bytes) < 0,
+            "cannot add token ", id);
+  MUO_CHECK(bytes_.size() + bytes.size() < (1U << 31), "the vocabulary exceeds 2 GiB");
   if (2 * (count_ + 1) > static_cast<std::int64_t>(slots_.size())) grow();
   if (id >= id_count()) tokens_.resize(static_cast<std::size_t>(id) + 1);
   tokens_[static_cast<std::size_t>(id)] = {static_cast<std::uint32_t>(bytes_.size()),

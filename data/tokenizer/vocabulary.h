@@ -10,10 +10,10 @@ namespace muo::data {
 // A bidirectional map between byte strings and ids.
 class Vocabulary {
  public:
-  // Adds an entry; neither `bytes`, not empty, nor `id` >= 0 may exist yet.
+  // Adds an entry. `bytes` must not be empty; neither `bytes` nor `id` >= 0 may exist yet.
   void add(std::string_view bytes, std::int32_t id);
   [[nodiscard]] std::int32_t find(std::string_view bytes) const;  // -1 if not found
-  // Empty for an id without a token.
+  // Empty if the id has no token.
   [[nodiscard]] std::string_view bytes_of(std::int32_t id) const;
   [[nodiscard]] std::int32_t id_count() const {  // one more than the largest id
     return static_cast<std::int32_t>(tokens_.size());
@@ -22,7 +22,7 @@ class Vocabulary {
 
  private:
   struct Token {
-    std::uint32_t begin = 0, size = 0;  // in bytes_
+    std::uint32_t begin = 0, size = 0;  // range in bytes_
   };
   struct Slot {
     std::uint32_t hash = 0;

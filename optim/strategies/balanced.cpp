@@ -19,16 +19,16 @@ struct Assignment {
 };
 
 // A bucket takes as long as its busiest owner computes, and its collectives send equal segments.
-// The cost of a byte of padding relative to a FLOP depends on the machine; 0.5 is between a box
-// with fast links and one without.
+// The cost of a byte of padding relative to a FLOP depends on the machine; 0.5 is between the
+// values for a box with fast links and a box without.
 constexpr double kWireWeight = 0.5;
 
 double Assignment::time(double ideal_flops, double ideal_segment) const {
   return busiest_flops / ideal_flops + kWireWeight * segment / ideal_segment;
 }
 
-// Longest processing time first (Graham 1969) among the ranks with enough capacity left for the
-// matrix; if there is none, the rank with the fewest elements takes it.
+// Longest processing time first (Graham 1969), among the ranks with enough capacity left for the
+// matrix. If there is none, the rank with the fewest elements takes it.
 Assignment assign(Params params, const Members& members,
                   const std::vector<std::size_t>& longest_first, int world, double capacity,
                   const NewtonSchulzForm& form) {
@@ -142,10 +142,11 @@ class LayoutBuilder {
 
 }  // namespace
 
-// This program's own: whole matrices are assigned longest first, under equal bytes per segment. A
-// bucket has as few layers as give a balance within 2% of the best: small buckets are reduced and
-// computed earlier. Cost: sends 2 (N-1)/N of the matrices, almost without padding, and no rank
-// waits long for another. Use it unless there is a reason not to.
+// The project's own strategy: whole matrices are assigned longest first, under equal bytes per
+// segment. A bucket has as few layers as are needed for a balance within 2% of the best: small
+// buckets are reduced and computed earlier.
+// Cost: ranks send 2 (N-1)/N of the matrices, almost without padding, and no rank waits long for
+// another. Use it unless there is a reason not to.
 Buckets balanced(Params params, int world, const NewtonSchulzForm& form) {
   constexpr double kGoodEnough = 1.02;
   constexpr double kNoWorse = 1.001;  // avoids a bucket of all layers for the sake of a few gates
@@ -172,7 +173,7 @@ Buckets balanced(Params params, int world, const NewtonSchulzForm& form) {
   for (const Layout& layout : candidates)
     best = std::min(best, time(layout));
 
-  // Longest first is a heuristic: if distributing each shape evenly gives the busiest ranks less
+  // Longest-first is a heuristic: if distributing each shape evenly gives the busiest ranks less
   // work, that plan is used.
   Buckets by_shape = stacked(params, world);
   double limit = 0;

@@ -78,7 +78,7 @@ Bucket replicated_bucket(Params params, const Members& members, int world) {
     offset += param.shape.numel();
   }
   bucket.segments.assign(static_cast<std::size_t>(world), 0);
-  bucket.segments[0] = offset;  // nothing is sharded: the division of the space is arbitrary
+  bucket.segments[0] = offset;  // nothing is sharded, so the division of the space is arbitrary
   return bucket;
 }
 

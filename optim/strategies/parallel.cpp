@@ -25,16 +25,17 @@ Buckets chunks_of_world(Params params, const Members& order, int world,
 }  // namespace
 
 // Motif's Parallel Muon: every matrix is spread over all ranks by elements, like fully sharded
-// gradients and momentum. In chunks of `world` matrices each is gathered to one owner, computed
-// there, and its update scattered; the next chunk's gather and the previous chunk's scatter overlap
-// with the current Newton-Schulz, through their position in the order of collectives.
-// Matrices are sorted by descending FLOPs, so that those of a chunk are alike, and each chunk's
-// longest matrix goes to the rank with the least work so far. If weights are sharded too, they are
-// in backward order instead: then the gradients of few layers exist at a time, and waits within a
-// chunk overlap with backward.
-// Cost: in addition to the 2 (N-1)/N of the matrices that owners of whole matrices send, gathers
-// and scatters of another 4 (N-1)/N^2, one of each per matrix. Use it if gradients and weights are
-// sharded by elements anyway.
+// gradients and momentum. In chunks of `world` matrices, each matrix is gathered to one owner and
+// computed there, and its update is scattered. The gather of the next chunk and the scatter of
+// the previous chunk overlap with the current Newton-Schulz, because of their positions in the
+// order of collectives.
+// Matrices are sorted by descending FLOPs, so that those of a chunk are alike, and the longest
+// matrix of each chunk goes to the rank with the least work so far. If weights are sharded too,
+// matrices are in backward order instead: the gradients of only a few layers then exist at a time,
+// and waits within a chunk overlap with the backward pass.
+// Cost: in addition to the 2 (N-1)/N of the matrices that owners of whole matrices send, ranks send
+// another 4 (N-1)/N^2 in gathers and scatters, one of each per matrix. Use it if gradients and
+// weights are sharded by elements anyway.
 Buckets parallel(Params params, int world, const NewtonSchulzForm& form, Shard shard) {
   const auto flops = [&](std::size_t i) { return newton_schulz_flops(params[i].shape, form); };
   Members order = backward_order(params, muon_members(params));

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes small tokenizers with the normalizers, patterns, added tokens and options of public ones to a folder, with
-vocabularies trained by the package tokenizers on local texts. check_tokenizers.py compares ids with them.
+vocabularies trained by the package tokenizers on local texts: for tokenizer_bench, and comparisons of ids.
   scripts/golden/make_public_tokenizers.py FOLDER
 Needs: pip install tokenizers."""
 import json
@@ -10,7 +10,7 @@ import sys
 
 from tokenizers import Tokenizer, models, trainers
 
-import check_tokenizers
+import tokenizer_texts
 
 GPT4 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
         r"\s+(?!\S)|\s+")
@@ -58,14 +58,14 @@ def main():
     folder.mkdir(exist_ok=True)
     rng = random.Random(5)
     texts = [file.read_text() for file in sorted(pathlib.Path(__file__).resolve().parent.parent.parent.glob("docs/*.md"))]
-    texts += check_tokenizers.SAMPLES + [check_tokenizers.random_text(rng) for _ in range(3000)]
+    texts += tokenizer_texts.SAMPLES + [tokenizer_texts.random_text(rng) for _ in range(3000)]
     for name, kind in FORMS.items():
         tokenizer = Tokenizer(models.BPE())
         file = json.loads(tokenizer.to_str())
         file |= {"normalizer": kind["normalizer"], "pre_tokenizer": {"type": "Sequence", "pretokenizers": kind["parts"]}}
         tokenizer = Tokenizer.from_str(json.dumps(file))
         tokenizer.train_from_iterator(texts, trainers.BpeTrainer(
-            vocab_size=2000, show_progress=False, initial_alphabet=list(check_tokenizers.alphabet())))
+            vocab_size=2000, show_progress=False, initial_alphabet=list(tokenizer_texts.alphabet())))
         file = json.loads(tokenizer.to_str())
         first = len(file["model"]["vocab"])
         file["added_tokens"] = [

@@ -16,7 +16,7 @@ import zlib
 
 import sentencepiece
 
-import check_tokenizers
+import tokenizer_texts
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SYMBOLS = ["<start_of_turn>", "<start_of_turn>user", "\n\n", "▁▁", "▁▁▁▁", "»"]
@@ -77,7 +77,7 @@ def main():
     folder = ROOT / "tests/golden/sentencepiece"
     folder.mkdir(exist_ok=True)
     rng = random.Random(11)
-    texts = [text[:40] for text in check_tokenizers.SAMPLES] + MORE + [check_tokenizers.random_text(rng) for _ in range(4)]
+    texts = [text[:40] for text in tokenizer_texts.SAMPLES] + MORE + [tokenizer_texts.random_text(rng) for _ in range(4)]
     learnt = (ROOT / "README.md").read_text().splitlines() + texts * 2
     learnt = [text for text in learnt if "\0" not in text]
     write_corpus([text for text in learnt if text.isascii()])

@@ -2,7 +2,7 @@
 """Writes tests/golden/tokenizer/: ranks that rustbpe trains on some texts, the same as a tokenizer.json, and the ids of
 these texts by tiktoken and tokenizers.
   scripts/golden/make_tokenizer_golden.py
-pieces.jsonl has texts and their pieces by tokenizers and tiktoken with the patterns of check_split_patterns.py;
+pieces.jsonl has texts and their pieces by tokenizers and tiktoken with the patterns of split_patterns.py;
 nfc.jsonl has texts and their forms by the NFC normalizer of tokenizers.
 Needs: pip install rustbpe tokenizers tiktoken."""
 import base64
@@ -17,8 +17,8 @@ import tokenizers
 from tiktoken_ext import openai_public
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
-import check_split_patterns
-import check_tokenizers
+import split_patterns
+import tokenizer_texts
 
 VOCAB = 700
 NANOCHAT = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|"
@@ -63,13 +63,13 @@ def write_pieces(path):
                   **({"invert": True} if invert else {}),
                   pieces=[[piece.encode() for piece, _ in split.pre_tokenize_str(text)] for text in TEXTS])
         write(texts=TEXTS)
-        for pattern in check_split_patterns.ONIGURUMA:
+        for pattern in split_patterns.ONIGURUMA:
             by_tokenizers(pattern)
         for behavior in ("Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"):
-            for pattern in (r"\p{L}+", r"[ \n]", r"x*", r"\p{N}", check_split_patterns.KNOWN[0]):
+            for pattern in (r"\p{L}+", r"[ \n]", r"x*", r"\p{N}", split_patterns.KNOWN[0]):
                 by_tokenizers(pattern, behavior)
                 by_tokenizers(pattern, behavior, True)
-        for pattern in check_split_patterns.TIKTOKEN[len(check_split_patterns.KNOWN):]:
+        for pattern in split_patterns.TIKTOKEN[len(split_patterns.KNOWN):]:
             write(by="tiktoken", pattern=pattern, pieces=pieces_by_tiktoken(pattern))
 
 
@@ -93,7 +93,7 @@ def main():
     write_pieces(folder / "pieces.jsonl")
     write_nfc(folder / "nfc.jsonl")
     rng = random.Random(7)
-    texts = [text[:120] for text in check_tokenizers.SAMPLES] + [check_tokenizers.random_text(rng) for _ in range(40)]
+    texts = [text[:120] for text in tokenizer_texts.SAMPLES] + [tokenizer_texts.random_text(rng) for _ in range(40)]
     learner = rustbpe.Tokenizer()
     learner.train_from_iterator(iter(texts), VOCAB, pattern=NANOCHAT)
     ranks = {bytes(token): rank for token, rank in learner.get_mergeable_ranks()}
@@ -109,7 +109,7 @@ def main():
             for text in texts:
                 out.write(json.dumps({"by": name, "text": text, "ids": theirs.encode_ordinary(text)},
                                      ensure_ascii=False, separators=(",", ":")) + "\n")
-        to_letters = list(check_tokenizers.alphabet())
+        to_letters = list(tokenizer_texts.alphabet())
         word = {token: "".join(to_letters[byte] for byte in token) for token in ranks}
         merges = []
         for token, rank in ranks.items():  # its parts are the result of the earlier merges

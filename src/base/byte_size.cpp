@@ -36,7 +36,7 @@ std::optional<ByteSize> parse_byte_size(std::string_view text) {
   for (const auto& [name, bytes] : kUnits) {
     if (unit != name) continue;
     const double size = number * static_cast<double>(bytes);
-    if (!(size >= 1 && size <= kMax)) return std::nullopt;  // NaN fails this, too
+    if (!(size >= 1 && size <= kMax)) return std::nullopt;  // also fails for NaN
     return ByteSize{static_cast<std::int64_t>(size)};
   }
   return std::nullopt;

@@ -6,14 +6,15 @@
 
 namespace muo {
 
-// The run failed: device, numerics, disk, or a defect of muograph. The program exits with 3.
+// The run failed because of a device, the numerics, a disk or a defect of muograph. The program
+// exits with 3.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 // Bad usage, configuration or input, found before any training. The program exits with 2. The text
-// is one line for the user: what, where, the value, what to do. It carries no source position.
+// is one line for the user: what, where, the value, what to do. It has no source position.
 class InputError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -26,11 +27,11 @@ std::string concat(const Parts&... parts) {
   return out.str();
 }
 
-// Macros, not std::source_location: clang 14, which clang-tidy 14 parses with, lacks the latter.
+// Macros rather than std::source_location, which clang 14 (the parser of clang-tidy 14) lacks.
 #define MUO_FAIL(...) throw ::muo::Error(::muo::concat(__FILE__, ":", __LINE__, ": ", __VA_ARGS__))
 
-// Throws Error unless the condition holds: for callers' mistakes and for failures of the
-// environment. The message parts are formatted only on failure.
+// Throws Error unless the condition holds: for callers' mistakes and failures of the environment.
+// The message is formatted only on failure.
 #define MUO_CHECK(condition, ...)                                           \
   do {                                                                      \
     if (!(condition)) [[unlikely]]                                          \

@@ -61,8 +61,8 @@ std::int64_t end_of_last_line(int file, std::int64_t bytes) {
 
 void replace_file(const std::filesystem::path& file, std::string_view contents, mode_t mode) {
   const std::filesystem::path folder = parent_of(file);
-  // Random name and O_EXCL | O_NOFOLLOW: another user who may write into the folder cannot have
-  // planted a link there.
+  // A random name and O_EXCL | O_NOFOLLOW protect against a link planted by another user who may
+  // write to the folder.
   std::random_device random;
   const std::filesystem::path temporary =
       folder / concat(".", file.filename().string(), ".", random(), random(), kTemporary);
@@ -88,8 +88,9 @@ void remove_temporaries(const std::filesystem::path& folder) {
   }
 }
 
-// Opened write-only: for a file that may also be read, NFS completes a partly written page from the
-// server and later sends the whole page, over what another host has written there meanwhile.
+// Write-only, because of NFS: for a file opened for reading too, the client completes a partly
+// written page from the server and later sends the whole page, overwriting what another host has
+// written there meanwhile.
 OutputFile::OutputFile(std::filesystem::path path, std::int64_t bytes)
     : path_(std::move(path)),
       file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) {
@@ -122,7 +123,7 @@ void OutputFile::sync() const {
 AppendOnlyFile::AppendOnlyFile(std::filesystem::path path, Past past) : path_(std::move(path)) {
   struct stat status {};
   const bool exists = ::stat(path_.c_str(), &status) == 0;
-  // A pipe is opened write-only: with O_RDWR the absence of a reader would go unnoticed.
+  // A pipe is opened write-only: O_RDWR would succeed even without a reader.
   const bool grows = !exists || S_ISREG(status.st_mode);
   file_ = FileDescriptor(::open(path_.c_str(),
                                 (grows ? O_RDWR : O_WRONLY) | O_APPEND | O_CLOEXEC | O_CREAT |
@@ -138,7 +139,7 @@ AppendOnlyFile::AppendOnlyFile(std::filesystem::path path, Past past) : path_(st
 
 void AppendOnlyFile::append(std::string_view bytes) {
   if (const int error = write_all(file_.number(), bytes); error != 0) {
-    // If the rollback fails as well, readers stop at the partial record.
+    // If the truncation fails as well, readers stop at the partial record.
     if (bytes_ >= 0) static_cast<void>(!::ftruncate(file_.number(), bytes_));
     fail("write", path_, error);
   }
@@ -166,7 +167,7 @@ FileLock FileLock::try_file(const std::filesystem::path& file, std::string& hold
   std::array<char, 512> text{};
   if (::flock(number, LOCK_EX | LOCK_NB) == 0) {
     const std::string mine = concat("process ", ::getpid(), " on ", host_name());
-    // On a full disk the lock still holds, but the file does not name its holder.
+    // On a full disk the lock still holds, but the file does not name the holder.
     if (::pwrite(number, mine.data(), mine.size(), 0) == std::ssize(mine))
       static_cast<void>(!::ftruncate(number, std::ssize(mine)));
     return lock;
@@ -204,7 +205,7 @@ void make_directories(const std::filesystem::path& directory) {
   } else if (!S_ISDIR(status.st_mode)) {
     fail("create", directory, ENOTDIR);
   }
-  // Also for a directory that exists already: its creator may have crashed before this sync.
+  // Sync even if the directory already exists: its creator may have crashed before its own sync.
   sync_directory(parent_of(directory));
 }
 
@@ -212,7 +213,7 @@ void sync_directory(const std::filesystem::path& directory) {
   const FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!file && errno == EACCES) return;  // owned by another user, such as /home
   if (!file) fail("open", directory, errno);
-  // EINVAL: the file system needs no such call for directories.
+  // EINVAL: this file system needs no fsync() for directories.
   if (::fsync(file.number()) != 0 && errno != EINVAL) fail("write", directory, errno);
 }
 
@@ -230,7 +231,8 @@ void move_directory(const std::filesystem::path& from, const std::filesystem::pa
   if (replaces && ::rename(to.c_str(), aside.c_str()) != 0) fail("replace", to, errno);
   if (::rename(from.c_str(), to.c_str()) == 0) return;
   const int error = errno;
-  if (replaces) std::filesystem::rename(aside, to, ignored);  // else it would be lost
+  // Otherwise the old directory would be lost.
+  if (replaces) std::filesystem::rename(aside, to, ignored);
   fail("create", to, error);
 }
 

@@ -16,17 +16,17 @@
 
 namespace muo {
 
-// File operations that survive a crash, including a crash of the machine: when a function below
+// File operations that survive a crash of the program or of the machine: when a function below
 // returns, its effect is on the disk, unless its comment says otherwise.
 
-// A write failed (full disk, quota, permissions): the text has path, reason and advice.
+// A write failed (full disk, quota, permissions). The text has the path, the reason and advice.
 class WriteError : public Error {
  public:
   using Error::Error;
 };
 
-// Returns what `call` returns, and converts its WriteError into an InputError that names `option`:
-// until anything has been computed, an output that cannot be written is bad input.
+// Returns what `call` returns. Converts its WriteError into an InputError that names `option`:
+// before anything has been computed, an output that cannot be written is bad input.
 template <class Call>
 auto before_any_work(std::string_view option, const std::string& value, const Call& call) {
   try {
@@ -36,20 +36,21 @@ auto before_any_work(std::string_view option, const std::string& value, const Ca
   }
 }
 
-// Replaces a file atomically: writes a temporary file beside it and renames that, so that a reader,
+// Replaces a file atomically: writes a temporary file beside it and renames it, so that a reader,
 // or a restart after a crash, finds either the old contents or the new ones. On an error it throws
 // WriteError and the old contents remain.
 void replace_file(const std::filesystem::path& file, std::string_view contents, mode_t mode = 0666);
-// Removes the temporary files that killed processes left in replace_file(). Only for a caller that
-// is the sole writer in the folder.
+// Removes the temporary files that killed processes left behind in replace_file(). Precondition:
+// the caller is the only writer in the folder.
 void remove_temporaries(const std::filesystem::path& folder);
 
-// A new file of a fixed size, for any number of writers. Data that was not synced may be lost after
-// this object is destroyed. A process syncs only what it wrote itself: other hosts may write to the
-// same file.
+// A new file of a fixed size that any number of writers may fill. Data that was not synced before
+// this object is destroyed may be lost. A process syncs only its own writes: other hosts may write
+// to the same file.
 class OutputFile {
  public:
-  // Creates the file and reserves its space, so that a full disk is noticed before the first write.
+  // Creates the file and reserves its space, so that a full disk is detected before the first
+  // write.
   OutputFile(std::filesystem::path path, std::int64_t bytes);
   // Opens a file that another process has created with the constructor above.
   explicit OutputFile(std::filesystem::path path);
@@ -63,8 +64,8 @@ class OutputFile {
   FileDescriptor file_;
 };
 
-// A file that grows by whole records: a reader never sees a part of what one append() writes, and
-// an append() that cannot be completed is rolled back.
+// A file that grows by whole records: a reader never sees a partial append(), and an append() that
+// cannot be completed is rolled back.
 class AppendOnlyFile {
  public:
   enum class Past : std::uint8_t {
@@ -74,7 +75,7 @@ class AppendOnlyFile {
   AppendOnlyFile() = default;  // no file
   AppendOnlyFile(std::filesystem::path path, Past past);
 
-  // The data is visible to readers at once, but on the disk only after sync().
+  // The data is visible to readers at once, but is on the disk only after sync().
   void append(std::string_view bytes);
   void sync() const;
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
@@ -86,16 +87,17 @@ class AppendOnlyFile {
   std::int64_t bytes_ = -1;  // size; -1 for a pipe or a device
 };
 
-// An exclusive lock on a file or directory, which other processes cannot acquire until this object
-// or this process ends, however it ends.
+// An exclusive lock on a file or directory. Other processes cannot acquire it until this object is
+// destroyed or this process ends, for whatever reason.
 class FileLock {
  public:
   FileLock() = default;  // holds nothing
 
   [[nodiscard]] static FileLock try_directory(const std::filesystem::path& directory) noexcept;
   // Creates the file and writes its holder into it: "process 12 on node3". If another process holds
-  // the lock, returns no lock and sets `holder` to what that process wrote. If the file system has
-  // no locks, returns no lock and leaves `holder` unchanged. Throws Error.
+  // the lock, returns an empty lock and sets `holder` to the text that process wrote. If the file
+  // system does not support locks, returns an empty lock and leaves `holder` unchanged. Throws
+  // Error.
   [[nodiscard]] static FileLock try_file(const std::filesystem::path& file, std::string& holder);
   explicit operator bool() const { return static_cast<bool>(file_); }
 
@@ -103,8 +105,8 @@ class FileLock {
   FileDescriptor file_;
 };
 
-// The entries of a directory, sorted by name. An error ends the listing early and is returned in
-// `error`.
+// Returns the entries of a directory, sorted by name. An error ends the listing early and is
+// returned in `error`.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& directory,
                                               std::error_code* error = nullptr);
 void make_directory(const std::filesystem::path& directory);  // WriteError if it exists
@@ -114,9 +116,9 @@ void make_directories(const std::filesystem::path& directory);
 void sync_directory(const std::filesystem::path& directory);
 
 enum class Replace : std::uint8_t { kExchange, kTwoRenames };
-// Moves directory `from` to `to`. A directory that already is at `to` is moved to `aside`, which
-// must not exist. kExchange does this in one atomic step; on a file system without that (NFS) it
-// falls back to kTwoRenames, where a crash between the renames leaves `to` absent.
+// Moves directory `from` to `to`. If `to` exists, it is moved to `aside`, which must not exist.
+// kExchange does this in one atomic step; on a file system without atomic exchange (NFS) it falls
+// back to kTwoRenames, where a crash between the renames leaves `to` absent.
 void move_directory(const std::filesystem::path& from, const std::filesystem::path& to,
                     const std::filesystem::path& aside, Replace how = Replace::kExchange);
 

@@ -9,7 +9,7 @@
 
 namespace muo {
 
-// An enumeration with consecutive values from 0 declares their names beside it:
+// An enumeration whose values are consecutive from 0 declares their names beside it:
 //   constexpr auto names_of(Backend) { return name_list("host", "cuda"); }
 template <class... Names>
 constexpr std::array<std::string_view, sizeof...(Names)> name_list(const Names&... names) {
@@ -37,7 +37,7 @@ constexpr std::string_view name_of(Enum value) {
   return kNames<Enum>.at(static_cast<std::size_t>(value));
 }
 
-// Empty if no value has that name.
+// Returns nullopt if no value has that name.
 template <NamedEnum Enum>
 constexpr std::optional<Enum> value_of(std::string_view name) {
   const auto found = std::ranges::find(kNames<Enum>, name);

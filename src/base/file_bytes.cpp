@@ -15,12 +15,12 @@
 namespace muo {
 namespace {
 
-// Below this size a mapping, with whole pages and bookkeeping in the kernel, costs more than a
-// read.
+// Below this size a mapping (whole pages, kernel bookkeeping) costs more than a read.
 constexpr std::size_t kMapBytes = std::size_t{1} << 20;
 
 std::vector<std::byte> read_all(const std::filesystem::path& path, int file, std::size_t size) {
-  std::vector<std::byte> out(size + 1);  // one byte more, to detect the end without growing
+  // One byte more than expected, to detect the end without growing.
+  std::vector<std::byte> out(size + 1);
   std::size_t used = 0;
   for (;;) {
     const ssize_t got = ::read(file, out.data() + used, out.size() - used);
@@ -30,7 +30,7 @@ std::vector<std::byte> read_all(const std::filesystem::path& path, int file, std
     used += static_cast<std::size_t>(got);
     if (used == out.size()) out.resize(2 * out.size());
   }
-  out.resize(used);  // keeps its capacity, so that the address of an empty file is not null either
+  out.resize(used);  // keeps its capacity, so that the address is not null even for an empty file
   return out;
 }
 

@@ -8,11 +8,11 @@
 
 namespace muo {
 
-// The immutable contents of a regular file: small files are read, large ones are mapped
-// (map_file(): truncating a mapped file ends the program). Copies share the contents.
+// The immutable contents of a regular file. Small files are read, large ones are mapped: truncating
+// a mapped file ends the program (see map_file()). Copies share the contents.
 class FileBytes {
  public:
-  // Throws InputError if the file is missing, unreadable or not a regular file; never blocks on a
+  // Throws InputError if the file is missing, unreadable or not a regular file. Never blocks on a
   // FIFO.
   explicit FileBytes(const std::filesystem::path& path);
 

@@ -7,8 +7,8 @@
 
 namespace muo {
 
-// Owns an open file, or nothing (-1), and closes it. Sync written data before: errors of close()
-// are not reported.
+// Owns an open file, or nothing (-1), and closes it. Errors of close() are not reported, so sync
+// written data first.
 class FileDescriptor {
  public:
   explicit FileDescriptor(int number = -1) : number_(number) {}
@@ -30,7 +30,8 @@ class FileDescriptor {
   int number_;
 };
 
-// True if a write failed for lack of space: on the disk, or in a user's or a file's quota.
+// True if a write failed for lack of space on the disk, in the user's quota or under the file size
+// limit.
 inline bool is_full(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
 }  // namespace muo

@@ -15,8 +15,8 @@
 namespace muo {
 namespace {
 
-// A mapping, as the signal handler sees it. The handler cannot lock, so entries are reused and
-// never freed.
+// A mapping, as the signal handler sees it. The handler cannot lock, so entries are never freed,
+// only reused.
 struct Mapping {
   std::atomic<const std::byte*> begin = nullptr;  // null: unused; written last
   std::size_t size = 0;
@@ -33,7 +33,7 @@ void end_program(int /*signal*/, siginfo_t* info, void* /*context*/) {
     static_cast<void>(!::write(STDERR_FILENO, m->message.data(), m->message.size()));
     ::_exit(3);
   }
-  std::signal(SIGBUS, SIG_DFL);  // not a mapping: the instruction faults again, by default fatally
+  std::signal(SIGBUS, SIG_DFL);  // outside any mapping: the instruction faults again, fatally
 }
 
 class Mappings {
@@ -72,7 +72,7 @@ class Mappings {
   std::vector<Mapping*> unused_;
 };
 
-// Not destroyed: mappings may outlive static objects.
+// Never destroyed, because mappings may outlive static objects.
 Mappings& all_mappings() {
   static auto* const all = new Mappings;  // NOLINT(cppcoreguidelines-owning-memory)
   return *all;
@@ -88,7 +88,7 @@ std::shared_ptr<const std::byte> map_file(int file, std::size_t size,
   Mapping* const mapping = all_mappings().add(begin, size, path);
   return {begin, [=](const std::byte* /*begin*/) {
             all_mappings().remove(mapping);
-            ::munmap(mapped, size);  // fails only for an address that is not a mapping
+            ::munmap(mapped, size);  // can fail only for an address that is not mapped
           }};
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // Marks functions in headers that kernels of every backend call. `constexpr` functions do not need
-// it: nvcc compiles them for the device as they are.
+// it, because nvcc compiles them for the device anyway.
 #ifdef __CUDACC__
 #  define MUO_HOST_DEVICE __host__ __device__
 #else

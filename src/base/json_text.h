@@ -8,7 +8,7 @@
 namespace muo {
 
 // Serializes JSON whose strings may be file names, messages or samples: bytes that are not UTF-8
-// become U+FFFD, where the library's dump() throws. `indent` is that of dump().
+// become U+FFFD (the library's dump() would throw). `indent` is as for dump().
 std::string json_text(const nlohmann::json& value, int indent = -1);
 std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
 

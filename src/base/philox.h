@@ -15,10 +15,9 @@ constexpr std::uint64_t wide_product(std::uint32_t a, std::uint32_t b) {
 constexpr std::uint32_t upper_half(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
 
 // Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", section 3.3):
-// four 32-bit words as a pure function of a 128-bit counter and a 64-bit key. There is no state,
-// so element i of a tensor is the same for any number of devices. `Word` is a
-// std::uint32_t or, for as many counters at once, a vector of them with the same functions
-// (kernels/host/simd.h).
+// four 32-bit words as a pure function of a 128-bit counter and a 64-bit key. There is no state, so
+// element i of a tensor is the same for any number of devices. `Word` is std::uint32_t, or a vector
+// of them with the same functions (kernels/host/simd.h), which computes as many counters at once.
 template <class Word = std::uint32_t>
 constexpr std::array<Word, 4> philox(std::array<Word, 4> counter, std::uint64_t key) {
   auto k0 = static_cast<std::uint32_t>(key);
@@ -34,7 +33,7 @@ constexpr std::array<Word, 4> philox(std::array<Word, 4> counter, std::uint64_t 
   return counter;
 }
 
-// Uniform in [0, 1), 24 bits.
+// Uniform in [0, 1), with 24 random bits.
 constexpr float uniform_of(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
 
 // A named stream of random numbers: draw `index` depends only on (seed, name, index). Plain data,
@@ -46,7 +45,7 @@ class CounterRandom {
       stream_ = (stream_ ^ static_cast<std::uint8_t>(c)) * 0x100000001B3ULL;
   }
 
-  // The words of the draw whose index has these halves.
+  // The words of the draw whose index consists of these halves.
   template <class Word>
   [[nodiscard]] constexpr std::array<Word, 4> words(Word lower, Word upper) const {
     return philox<Word>(

@@ -4,10 +4,10 @@
 
 namespace muo {
 
-// The word, quoted for a POSIX shell if necessary.
+// Returns `word`, quoted for a POSIX shell if necessary.
 [[nodiscard]] std::string shell_word(const std::string& word);
 
-// The name this program was invoked by, quoted, for suggested commands to run in the same folder.
+// Returns the name by which this program was invoked, quoted, for commands suggested to the user.
 [[nodiscard]] std::string program_word();
 
 }  // namespace muo

@@ -7,11 +7,11 @@
 #include "base/host_device.h"
 
 // Splits an fp32 number into the nearest bf16 and the lower 16 of its own bits: 4 bytes, of which a
-// reader of bf16 needs 2. The lower bits show whether the upper half was rounded up, except for a
-// tie, 0x8000: both neighbours of the bf16 are equally near then, and 32 bits cannot record which
-// one it was, because more than 2^16 numbers round to an even bf16. A tie is stored one fp32 unit
-// in the last place nearer to the bf16 that it rounds to. Every other number is stored exactly, and
-// NaN as a NaN.
+// reader of bf16 needs only 2. The lower bits show whether the upper half was rounded up, except
+// for a tie (0x8000): the number lies midway between two bf16, and 32 bits cannot record on which
+// side of the even one, because more than 2^16 numbers round to it. A tie is therefore stored one
+// fp32 unit in the last place nearer to the bf16 that it rounds to. Every other number is stored
+// exactly, and NaN as a NaN.
 namespace muo {
 
 struct SplitFloat {

@@ -25,7 +25,7 @@ struct Group {
   fs::path directory;
 };
 
-// A mount point that shows a hierarchy of groups, from group `top` down.
+// A mount point that shows a hierarchy of cgroups, from group `top` down.
 struct Mount {
   std::string top, point;
 };
@@ -45,7 +45,7 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
-// True if `list`, separated by commas, contains `word`.
+// True if the comma-separated `list` contains `word`.
 bool list_contains(std::string_view list, std::string_view word) {
   for (;;) {
     const std::size_t end = std::min(list.find(','), list.size());
@@ -65,8 +65,8 @@ bool path_exists(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-// The mounts of the version 1 hierarchy of `controller`, or of the version 2 hierarchy if
-// `controller` is empty.
+// The mounts of `controller`'s hierarchy (cgroup v1), or of the v2 hierarchy if `controller` is
+// empty.
 std::vector<Mount> mounts_of(std::string_view controller, const fs::path& root) {
   std::vector<Mount> out;
   std::ifstream in(root / "proc/self/mountinfo");
@@ -84,14 +84,14 @@ std::vector<Mount> mounts_of(std::string_view controller, const fs::path& root) 
   return out;
 }
 
-// Adds group `name` of a hierarchy and those of its ancestors that are visible.
+// Adds group `name` of a hierarchy and its visible ancestors.
 void add_with_ancestors(std::string name, std::string_view controller, const fs::path& root,
                         std::vector<Group>& out) {
-  if (name.starts_with("/..")) name = "/";  // outside of this cgroup namespace
+  if (name.starts_with("/..")) name = "/";  // outside this cgroup namespace
   std::vector<Mount> mounts = mounts_of(controller, root);
   std::erase_if(mounts, [&](const Mount& mount) { return !is_at_or_below(name, mount.top); });
-  // The usual mount point as a fallback: for a mount that another one hides, and for containers
-  // that see their own group under another name.
+  // The usual mount point is a fallback for a mount hidden by another one, and for containers that
+  // see their own group under another name.
   mounts.push_back(
       {.top = "/",
        .point = controller.empty() ? "/sys/fs/cgroup" : concat("/sys/fs/cgroup/", controller)});
@@ -109,7 +109,7 @@ void add_with_ancestors(std::string name, std::string_view controller, const fs:
   }
 }
 
-// The cgroups whose limits on `controller` apply to this process; those of cgroup v1 and v2 if the
+// The cgroups whose limits on `controller` apply to this process, from both cgroup v1 and v2 if the
 // system has both.
 std::vector<Group> groups_of(std::string_view controller, const fs::path& root) {
   std::vector<Group> out;
@@ -125,8 +125,8 @@ std::vector<Group> groups_of(std::string_view controller, const fs::path& root) 
   return out;
 }
 
-// Limits of the process itself: their names in /proc/self/limits, the usage that counts against
-// them in /proc/self/status (in kB), and their names in messages.
+// A limit of the process itself: its name in /proc/self/limits, the usage that counts against it in
+// /proc/self/status (in kB), and its name in messages.
 struct OwnLimit {
   const char *name, *used, *text;
 };
@@ -134,7 +134,7 @@ constexpr std::array kOwnLimits = {
     OwnLimit{"Max address space ", "VmSize:", "limit of the address space, ulimit -v"},
     OwnLimit{"Max data size ", "VmData:", "limit of the data segment, ulimit -d"}};
 
-// Bytes that the limit leaves. Empty if it is not set.
+// The bytes left under the limit. Empty if there is no limit.
 std::optional<std::int64_t> remaining_of(const OwnLimit& own, const fs::path& root) {
   const auto limit = number_in_file(root / "proc/self/limits", own.name);
   const auto used = number_in_file(root / "proc/self/status", own.used);
@@ -143,8 +143,13 @@ std::optional<std::int64_t> remaining_of(const OwnLimit& own, const fs::path& ro
 }
 
 std::int64_t stack_of_a_thread(const fs::path& root) {
-  constexpr std::int64_t kUsual = std::int64_t{8} << 20;  // an upper bound if it is unlimited
+  constexpr std::int64_t kUsual = std::int64_t{8} << 20;  // assumed if the stack is unlimited
   return number_in_file(root / "proc/self/limits", "Max stack size ").value_or(kUsual);
+}
+
+std::optional<std::int64_t> status_bytes(const char* field) {
+  const auto kib = number_in_file("/proc/self/status", field);
+  return kib ? std::optional(*kib * 1024) : std::nullopt;
 }
 
 }  // namespace
@@ -237,7 +242,10 @@ std::string refused_thread_text(const fs::path& root) {
   if (which.empty())
     which = "the machine's limit is reached (kernel.threads-max, kernel.pid_max, or memory)";
   return concat("the system refuses a further thread: ", which,
-                ": raise that, or give fewer --devices");
+                ": raise the limit, or give fewer --devices");
 }
+
+std::optional<std::int64_t> resident_memory() { return status_bytes("VmRSS:"); }
+std::optional<std::int64_t> anonymous_memory() { return status_bytes("RssAnon:"); }
 
 }  // namespace muo

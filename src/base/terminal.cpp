@@ -37,7 +37,7 @@ bool is_warning(std::string_view text) {
   return text.starts_with("warning:");
 }
 
-// The first of these that is set decides, as in the C library.
+// The first of these variables that is set decides, as in the C library.
 bool locale_is_utf8() {
   for (const char* const name : {"LC_ALL", "LC_CTYPE", "LANG"})
     if (const std::string_view value = environment(name); !value.empty())
@@ -48,7 +48,7 @@ bool locale_is_utf8() {
 int columns_of(int fd) {
   if (fd < 0 || isatty(fd) == 0 || environment("TERM") == "dumb") return 0;
   winsize size{};
-  // mpirun gives its processes a terminal of size 0, even if it writes to a file.
+  // mpirun gives its processes a terminal of size 0, even if its output goes to a file.
   const bool by_mpirun = !environment("OMPI_COMM_WORLD_SIZE").empty();
   if (by_mpirun && (ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)) return 0;
   return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
@@ -81,7 +81,7 @@ std::string count_text(double count) {
   if (!std::isfinite(count)) return "?";
   constexpr std::array kUnits = {"", "k", "M", "G", "T", "P", "E"};
   std::size_t unit = 0;
-  // 999.5 and above would round to four digits.
+  // Counts from 999.5 on would round to four digits.
   while (std::abs(count) >= 999.5 && unit + 1 < kUnits.size()) {
     count /= 1000;
     ++unit;
@@ -99,7 +99,7 @@ std::string printable(std::string_view text) {
     for (; at < bad; ++at) {
       if ((byte(at) < 0x20 && text[at] != '\n' && text[at] != '\t') || byte(at) == 0x7F)
         out[at] = '?';
-      // U+0080 to U+009F: terminals interpret these control characters, too.
+      // Terminals also interpret U+0080 to U+009F as control characters.
       if (byte(at) == 0xC2 && byte(at + 1) < 0xA0) out[at] = out[at + 1] = '?';
     }
     if (bad < text.size()) out[bad] = '?';
@@ -142,7 +142,7 @@ void Terminal::progress(std::string_view text, bool urgent, Clock::time_point no
     std::string cut;
     for (std::size_t at = 0; at <= text.size();) {
       const std::size_t end = std::min(text.find('\n', at), text.size());
-      // One column stays free: a full line would wrap, and erasing would then miss a line.
+      // Leaves one column free: a full line would wrap, and erasing would then miss a line.
       cut += (at == 0 ? "" : "\n");
       cut += first_columns(text.substr(at, end - at), columns_ - 1);
       at = end + 1;

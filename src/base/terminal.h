@@ -12,20 +12,20 @@ namespace muo {
 
 // 59s, 3m20s, 2h05m, 3d04h
 std::string duration_text(double seconds);
-// "ETA 3m20s": the time for `left` units at the rate of `done` units in `seconds`; "ETA ?" if
+// "ETA 3m20s": the time for `left` more units at the rate of `done` units in `seconds`; "ETA ?" if
 // `done` is 0.
 std::string eta_text(double left, double done, double seconds);
 // 950, 12.3k, 1.25M, 3.1G
 std::string count_text(double count);
 
-// A model's output or a file name, safe for a terminal: control characters and invalid UTF-8 become
-// '?'; newlines and tabs stay.
+// Makes a model's output or a file name safe for a terminal: control characters and invalid UTF-8
+// become '?'; newlines and tabs are kept.
 std::string printable(std::string_view text);
 // Prints printable(text). Errors are left to ferror(out).
 void say(std::FILE* out, std::string_view text);
 
-// Within its scope, after the first second, standard error shows `what` and the elapsed time, if it
-// is a terminal.
+// Shows `what` and the elapsed time on standard error, if that is a terminal, from one second after
+// construction until destruction.
 class Waiting {
  public:
   explicit Waiting(const char* what);
@@ -39,20 +39,20 @@ auto waiting(const char* what, const Task& task) {
   return task();
 }
 
-// Permanent lines, and below them live ones that change. If the output is not an interactive
-// terminal (a file, a pipe, TERM=dumb), the live ones are printed every few seconds instead. Lines
+// Permanent lines with live, changing lines below them. If the output is not an interactive
+// terminal (a file, a pipe, TERM=dumb), the live lines are printed every few seconds instead. Lines
 // that begin with "warning:" or "step N: warning:" are yellow on a terminal unless NO_COLOR is set
-// (no-color.org). Write errors are ignored: a run outlives its window.
+// (no-color.org). Write errors are ignored, because a run must outlive its terminal.
 class Terminal {
  public:
   using Clock = std::chrono::steady_clock;
-  // fd -1: silent. `columns` defaults to the terminal's width; 0: not a terminal.
+  // fd -1: print nothing. `columns` defaults to the terminal's width; 0: not a terminal.
   explicit Terminal(int fd, std::optional<int> columns = {});
 
   [[nodiscard]] bool is_live() const { return columns_ > 0; }
   [[nodiscard]] int columns() const { return columns_; }  // when the live text was last written
   [[nodiscard]] bool unicode() const { return unicode_; }
-  // Sets the live text, of one or more lines: at once if `urgent`, otherwise at a rate suitable for
+  // Sets the live text of one or more lines: at once if `urgent`, otherwise at a rate suitable for
   // the terminal or the log.
   void progress(std::string_view text, bool urgent, Clock::time_point now = Clock::now());
   void lines(std::string_view text);

@@ -6,8 +6,8 @@
 
 namespace muo {
 
-// A table with columns as wide as their widest cell: the first one, of text, is left-aligned, the
-// others, of numbers, right-aligned.
+// A table whose columns are as wide as their widest cell. The first column (text) is left-aligned,
+// the others (numbers) are right-aligned.
 class Table {
  public:
   explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}

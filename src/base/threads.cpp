@@ -37,7 +37,8 @@ void take_signals_on_own_thread(std::function<void()> then) {
 void block_signals_from_outside() {
   sigset_t from_outside;
   sigfillset(&from_outside);
-  // The last two stay unblocked: otherwise reading from the terminal fails instead of waiting.
+  // SIGTTIN and SIGTTOU stay unblocked: otherwise reading from the terminal fails instead of
+  // waiting.
   for (const int own :
        {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGTTIN, SIGTTOU})
     sigdelset(&from_outside, own);

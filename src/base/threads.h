@@ -16,7 +16,7 @@ namespace muo {
 // by the CPU time that control groups grant (cpu_quota()).
 int usable_cores();
 
-// The system refused a thread: the text names the limit and what to do.
+// The system refused to start a thread. The text names the limit and what to do.
 class ThreadRefused : public Error {
  public:
   using Error::Error;
@@ -32,25 +32,25 @@ Thread start_thread(Arguments&&... arguments) {
   }
 }
 
-// Starts a thread that only runs the handlers of asynchronous signals; the calling thread, and
-// those that it starts, have these blocked. This is necessary because oneDNN's matrix products
-// point the stack pointer into their workspace, where a handler's frame would overwrite the heap.
-// Signals that a thread causes itself (a fault, a closed pipe, terminal access from the background)
-// are still delivered to it, except for SIGXFSZ: exceeding the file size limit is an error of the
-// write, EFBIG. After handlers have run, the signal thread calls `then`, which is not restricted to
-// async-signal-safe functions; signals wait meanwhile. Call this once, before other threads exist.
-// Throws like start_thread().
+// Starts a thread that alone runs the handlers of asynchronous signals; they are blocked in the
+// calling thread and in the threads that it starts. This is necessary because oneDNN's matrix
+// products point the stack pointer into their workspace, where a handler's frame would overwrite
+// the heap. Signals that a thread causes itself (a fault, a closed pipe, terminal access from the
+// background) are still delivered to it, except SIGXFSZ: exceeding the file size limit makes the
+// write fail with EFBIG. After a handler has run, the signal thread calls `then`, which is not
+// restricted to async-signal-safe functions; further signals wait meanwhile. Call this once, before
+// other threads exist. Throws as start_thread() does.
 void take_signals_on_own_thread(std::function<void()> then = {});
 
-// Blocks asynchronous signals in the calling thread and in those that it starts.
+// Blocks asynchronous signals in the calling thread and in the threads that it starts.
 void block_signals_from_outside();
 
 // Calls work(i) for each i < `count` on `threads` threads, in ascending order of i, and returns
-// when all calls are done. If calls throw, rethrows the exception of the smallest i, which is the
-// same on every run; later ones may be skipped. Also throws like start_thread().
+// when all calls have ended. If calls throw, rethrows the exception of the smallest i, which is the
+// same on every run, and may skip later calls. Also throws as start_thread() does.
 void parallel_for(int threads, std::size_t count, const std::function<void(std::size_t)>& work);
 
-// CPU time of the calling thread in seconds: unlike wall-clock time, it hardly depends on the
+// CPU time of the calling thread in seconds. Unlike wall-clock time, it hardly depends on the
 // machine's other load.
 inline double thread_seconds() {
   timespec now{};

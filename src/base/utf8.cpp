@@ -10,7 +10,7 @@ namespace muo {
 namespace {
 
 struct Character {
-  std::size_t bytes = 0;  // well-formed ones from the first on; 0: malformed
+  std::size_t bytes = 0;  // length of the well-formed character; 0: malformed
   bool whole = false;
 };
 
@@ -20,8 +20,8 @@ Character first_character(std::string_view text) {
   if (lead < 0x80) return {1, true};
   if (lead < 0xC2 || lead > 0xF4) return {};
   const std::size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  // Limits of the second byte only, to exclude overlong forms, surrogates and too large code
-  // points.
+  // Limits for the second byte only: they exclude overlong forms, surrogates and code points that
+  // are too large.
   const std::uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const std::uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (std::size_t k = 1; k < size; ++k) {

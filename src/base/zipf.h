@@ -5,7 +5,7 @@
 
 namespace muo {
 
-// A token with the frequency that it has in text by Zipf's law: token k with probability ln((k + 2)
+// Draws a token whose frequencies follow Zipf's law, as in text: token k has probability ln((k + 2)
 // / (k + 1)) / ln(vocab + 1). `uniform` is a draw that is uniform in [0, 1).
 inline std::int32_t zipf_token(float uniform, std::int64_t vocab) {
   return static_cast<std::int32_t>(

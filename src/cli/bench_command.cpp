@@ -30,7 +30,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Mean milliseconds per step in a phase, by rank.
+// Mean milliseconds per step in a phase, for each rank.
 std::vector<double> phase_ms(const kit::StepTimes& times, std::size_t phase, std::int64_t steps) {
   std::vector<double> out;
   for (const PhaseClock& clock : times.clocks)
@@ -83,8 +83,8 @@ std::string run_text(const trainer::RunConfig& run) {
       trainer::recompute_share(run) > 0 ? "; recomputes " + trainer::recompute_text(run) : "");
 }
 
-// Measures steps and prints each result to standard error as it completes, so that an interrupted
-// command leaves some.
+// Measures steps and prints each result to standard error when it is complete, so that an
+// interrupted command leaves some results.
 kit::StepTimes measure(trainer::RunConfig run, std::int64_t steps, bool graph, bool timed) {
   run.options.capture.graph = graph;
   run.step.timed = timed;
@@ -103,7 +103,7 @@ double tokens_per_s(const trainer::RunConfig& run, const kit::StepTimes& times) 
 
 constexpr double kSecondsOfReference = 0.5;
 
-// Mean milliseconds per step, with a column per rank; the share is that of all ranks together.
+// Mean milliseconds per step, with a column for each rank. The share is that of all ranks together.
 std::string phases_text(const Json& phases_ms, std::size_t ranks) {
   std::string out = fmt::format("{:>10}{:>8}", "ms/step", "share");
   for (std::size_t rank = 0; rank < ranks; ++rank)
@@ -215,10 +215,11 @@ Json bench_optimizer(trainer::RunConfig run, const std::string& strategy, std::i
   return kit::optimizer_json(run, rows);
 }
 
-// With several processes all of them measure, and process 0 prints the results.
+// With several processes, all of them measure and process 0 prints the results.
 int bench(const trainer::BenchOptions& options, const trainer::LaunchedWorld* world) {
   const trainer::TrainOptions& train = options.train;
-  const data::Corpus corpus = data::vocabulary_only(train.data);  // tokens are random
+  // The benchmark generates random tokens.
+  const data::Corpus corpus = data::corpus_without_tokens(train.data);
   trainer::RunConfig run = trainer::resolve(train, corpus);
   const bool first = run.group.is_first();
   if (first && train.run.sizes == trainer::CpuSizes::kQuick)
@@ -229,7 +230,7 @@ int bench(const trainer::BenchOptions& options, const trainer::LaunchedWorld* wo
                                   {"--steps", std::to_string(options.steps)}});
   if (options.kind != trainer::BenchKind::kOptimizer) {
     const trainer::MemoryBudget budget = trainer::agreed_budget(run);
-    trainer::fit_memory(run, budget.to_plan);  // as training would
+    trainer::fit_memory(run, budget.to_plan);  // as in training
     run.step_only = true;
     trainer::require_fit(run, trainer::plan_run_memory(run), budget, train, corpus);
     trainer::require_batches(run, budget.process);

@@ -38,10 +38,10 @@ kit::NanochatMeta read_meta(const fs::path& path) {
   return kit::parse_nanochat_meta(FileBytes(path).text(), path.string());
 }
 
-// The values of an fp32 or bf16 tensor, exactly.
+// The exact values of an fp32 or bf16 tensor.
 std::vector<float> float_values(const trainer::SafetensorsFile& file,
                                 const trainer::SafetensorsEntry& entry) {
-  const std::span<const std::byte> bytes = file.bytes(entry);  // of any alignment
+  const std::span<const std::byte> bytes = file.bytes(entry);  // may be unaligned
   std::vector<float> out(static_cast<std::size_t>(entry.spec.shape.numel()));
   if (entry.spec.dtype == DType::kF32) {
     std::memcpy(out.data(), bytes.data(), bytes.size());
@@ -55,7 +55,7 @@ std::vector<float> float_values(const trainer::SafetensorsFile& file,
   return out;
 }
 
-// Name of a new file until all of it is on the disk.
+// The name of a new file until all of it is on the disk.
 fs::path temporary_of(const fs::path& path) { return path.string() + ".tmp"; }
 
 OutputFile begin_file(const fs::path& path, std::int64_t bytes) {
@@ -69,7 +69,7 @@ void commit_file(const OutputFile& file, const fs::path& path) {
   fs::rename(temporary_of(path), path);
 }
 
-// An existing file belongs to the user, who must decide to remove it.
+// An existing file belongs to the user, who must decide whether to remove it.
 void refuse_existing(const char* option, const fs::path& path) {
   std::error_code ignored;
   if (fs::exists(path, ignored))
@@ -102,8 +102,8 @@ OutputFile write_text(const fs::path& path, std::string_view text) {
   return file;
 }
 
-// Creates `directory` and throws if it has one of `files`. After an interrupted export, in which
-// the last of `files` is still temporary, the others are overwritten.
+// Creates `directory` and throws if it contains one of `files`. After an interrupted export, whose
+// last file is still temporary, the others are overwritten.
 void prepare_export(const char* option, const fs::path& directory,
                     std::span<const fs::path> files) {
   std::error_code ignored;
@@ -117,7 +117,7 @@ void prepare_export(const char* option, const fs::path& directory,
                                error.message());
 }
 
-// Throws InputError with the possible forms if there is an `objection` to the given one.
+// If there is an `objection` to the given form, throws InputError with the possible forms.
 void require_exportable(const trainer::Checkpoint& checkpoint, const model::GptConfig& model,
                         std::string_view objection) {
   if (objection.empty()) return;
@@ -152,8 +152,8 @@ int export_for_nanochat(const trainer::Checkpoint& checkpoint, const fs::path& o
   return 0;
 }
 
-// A run's tokenizer, which begins each text as `sample` does, and its description for
-// AutoTokenizer; empty if the tokenizer is unknown.
+// The run's tokenizer, which begins each text as `sample` does, and its description for
+// AutoTokenizer. Empty if the tokenizer is unknown.
 std::vector<data::TokenizerCopy> tokenizer_files(const trainer::Checkpoint& checkpoint,
                                                  const model::GptConfig& config,
                                                  const data::Tokenizer* opened,
@@ -168,7 +168,7 @@ std::vector<data::TokenizerCopy> tokenizer_files(const trainer::Checkpoint& chec
            .contents = kit::hugging_face_tokenizer_text(config, start)}};
 }
 
-// Lines of Python that load the export in `out`.
+// Lines of Python that load the export from `out`.
 std::string loading_lines(const fs::path& out, kit::HuggingFaceForm form, bool has_tokenizer) {
   const std::string where =
       fmt::format("{}{}", json_text(nlohmann::json(out.string())),
@@ -215,7 +215,7 @@ int export_for_hugging_face(const trainer::Checkpoint& checkpoint, const fs::pat
   for (const data::TokenizerCopy& text : texts)
     commit_file(write_text(out / text.name, text.contents), out / text.name);
   commit_file(model, model_path);
-  commit_file(config_file, config_path);  // last, as nothing is loaded without it
+  commit_file(config_file, config_path);  // last, because nothing is loaded without it
   sync_directory(out);
   say(stdout, fmt::format("{}\n{}\n", model_path.string(), config_path.string()));
   for (const data::TokenizerCopy& text : texts)
@@ -231,7 +231,7 @@ void check_config_file(const trainer::Checkpoint& checkpoint) {
   const FileBytes file(path);
   const std::string expected = trainer::config_file_text(checkpoint.info());
   if (!std::ranges::equal(file.bytes(), std::as_bytes(std::span(expected))))
-    throw trainer::input_error("{} differs from the configuration in {}: it was changed afterwards",
+    throw trainer::input_error("{} differs from the configuration in {}: it was changed later",
                                path.string(), trainer::kManifestName);
 }
 
@@ -241,7 +241,7 @@ int run_command(const trainer::ImportOptions& options) {
   const trainer::SafetensorsFile file(options.model);
   const fs::path beside = kit::meta_beside(options.model);
   if (options.meta.empty() && beside.empty())
-    throw trainer::input_error("{}: --meta is needed, as the file is not named model_*",
+    throw trainer::input_error("{}: --meta is needed because the file is not named model_*",
                                options.model);
   const kit::NanochatMeta meta = read_meta(options.meta.empty() ? beside : fs::path(options.meta));
   const std::vector<ParamSpec> params = model::gpt_parameters(meta.model);
@@ -255,15 +255,15 @@ int run_command(const trainer::ImportOptions& options) {
     memory.push_back(float_values(file, *file.find(param.name)));
     if (!trainer::all_finite(DType::kF32, std::as_bytes(std::span(memory.back()))))
       throw trainer::input_error(
-          "{}: {} holds a number that is not finite, so the weights are unusable; give "
-          "those of an earlier step",
+          "{}: {} holds a non-finite number, so the weights are unusable; give "
+          "weights of an earlier step",
           file.path().string(), param.name);
     entries.push_back({.name = param.name,
                        .shape = param.shape,
                        .begin = 0,
                        .values = host_tensor(memory.back().data(), Shape{param.shape.numel()})});
   }
-  // There was no run: only the options that evaluation needs are set.
+  // No run preceded the import, so only the options that evaluation needs are set.
   trainer::TrainOptions trained;
   trained.data.vocab_size = meta.model.vocab_size;
   trained.model.set_all(meta.model);
@@ -315,7 +315,7 @@ int run_command(const trainer::InspectOptions& options) {
   return 0;
 }
 
-// Reads one checkpoint, or all of a run, completely.
+// Reads all of one checkpoint, or of every checkpoint of a run.
 int run_command(const trainer::VerifyOptions& options) {
   std::error_code ignored;
   const fs::path given = trainer::named_checkpoint(options.checkpoint);

@@ -48,7 +48,7 @@ Command parse_eval(const trainer::CommandRow& command, Arguments arguments) {
   for (const char* of_data : {"data", "data-max-bytes", "eval-tokens"})
     if (options.examples.any() && parser.is_given(of_data))
       throw InputError(
-          concat("eval: --", of_data, " has no effect with --hellaswag and --core: leave it out"));
+          concat("eval: --", of_data, " has no effect with --hellaswag and --core: omit it"));
   return options;
 }
 
@@ -56,7 +56,7 @@ Command parse_report(const trainer::CommandRow& command, Arguments arguments) {
   trainer::ReportOptions options;
   trainer::Parser parser(command, trainer::option_table(options));
   parser.add_flag("--text", options.text,
-                  "print curves (of a sweep: a table) in the terminal instead");
+                  "print curves (for a sweep, a table) on the terminal instead");
   parser.add_flag("--follow", options.follow,
                   "serve the page on this machine, updated while runs train");
   if (auto answer = parser.parse(arguments)) return Answer{*answer};
@@ -91,10 +91,10 @@ Command parse_doctor(const trainer::CommandRow& command, Arguments arguments) {
   return options;
 }
 
-// A command, or a family of commands whose names begin with the family's.
+// A command, or a family of commands whose names begin with the name of the family.
 struct Entry : trainer::CommandRow {
   Command (*parse)(const trainer::CommandRow& command,
-                   Arguments arguments) = nullptr;  // null: a family
+                   Arguments arguments) = nullptr;  // null for a family
   std::span<const Entry> members = {};
   std::string_view options = {};  // for a family: appended to its help
 
@@ -138,14 +138,14 @@ constexpr std::array kCheckpoint = {
            "checkpoint inspect runs/d12\n"
            "checkpoint inspect runs/d12/checkpoints/step_500"},
           parse_simple<trainer::InspectOptions>},
-    Entry{{"checkpoint verify", "check that every byte is as it was written",
+    Entry{{"checkpoint verify", "check that every byte is as written",
            "checkpoint verify runs/d12\n"
            "checkpoint verify runs/d12/checkpoints/step_500"},
           parse_simple<trainer::VerifyOptions>},
 };
 constexpr std::array kTokenizer = {
     Entry{
-        {"tokenizer train", "make a tokenizer.json from text: a byte-level BPE",
+        {"tokenizer train", "train a byte-level BPE tokenizer on text",
          "tokenizer train --data my_text/ --out tokenizer.json\n"
          "tokenizer train --data pages.jsonl.zst --vocab-size 65536 --max-bytes 2GB --out t.json\n"
          "tokenizer train --data my_text/ --pattern gpt4 --special '<|endoftext|>' --out t.json"},
@@ -190,7 +190,7 @@ constexpr std::array kCommands = {
            "plan --depth 20 --roofline h100\n"
            "plan --largest --devices 8 --memory 80GB"},
           parse_plan},
-    Entry{{"bench", "measure a run's steps, or its updates alone: step, launch, optimizer"},
+    Entry{{"bench", "measure a run's steps or only its updates: step, launch, optimizer"},
           nullptr,
           kBench,
           ": those of train"},
@@ -223,7 +223,7 @@ std::vector<std::string_view> names_of(std::span<const Entry> commands) {
   return out;
 }
 
-// A line "  NAME  help" for each.
+// Formats one line, "  NAME  help", for each command.
 std::string list_of(std::span<const Entry> commands) {
   std::string out;
   for (const Entry& command : commands)
@@ -248,8 +248,8 @@ Command parse_member(const Entry& family, Arguments arguments) {
   return found->parse(*found, arguments.subspan(1));
 }
 
-// Completions of the last of the words after `complete`, which may be incomplete; for shells
-// (src/cli/completion).
+// Completions, for shells (src/cli/completion), of the last of the words after `complete`, which
+// may be incomplete.
 Command complete(Arguments words) {
   const auto offer = [&](std::span<const Entry> commands) {
     Answer out;
@@ -334,7 +334,7 @@ int run_program(Arguments arguments, const char* version) {
     if (auto* imported = std::get_if<trainer::ImportOptions>(&command)) imported->version = version;
     const int status =
         std::visit([](const auto& options) { return run_command(options); }, command);
-    // For other commands the output is the result; runs have a log.
+    // The output of the other commands is their result; runs have a log.
     const bool is_run = std::holds_alternative<trainer::TrainOptions>(command) ||
                         std::holds_alternative<trainer::SweepOptions>(command);
     errno = 0;

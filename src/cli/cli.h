@@ -25,16 +25,16 @@ Command parse_command_line(std::span<const char* const> arguments);
 
 // The commands, after parsing. Each returns its exit code and throws InputError or Error.
 int run_command(const trainer::TrainOptions& options);
-// Trains many short runs that differ in some options, and reports the best: docs/sweeps.md.
+// Trains many short runs that differ in some options and reports the best one: docs/sweeps.md.
 int run_command(const trainer::SweepOptions& options);
 int run_command(const trainer::EvalOptions& options);
 int run_command(const trainer::SampleOptions& options);
-// Prints parameters, ownership, memory and wire bytes of a run without running it, or a comparison
-// of all strategies. Without `data`, the vocabulary is --vocab-size, or the byte tokenizer's.
+// Prints parameters, ownership, memory and bytes sent of a run without running it, or a comparison
+// of all strategies. Without `data`, the vocabulary is --vocab-size or that of the byte tokenizer.
 int run_command(const trainer::PlanOptions& options);
 // Measures training steps of the run that the options describe, on random tokens.
 int run_command(const trainer::BenchOptions& options);
-// Describes this machine; with `gpu_only` only its GPUs, returning 3 if they cannot be used.
+// Describes this machine, or with `gpu_only` only its GPUs; then returns 3 if they cannot be used.
 int run_command(const trainer::DoctorOptions& options);
 int run_command(const trainer::ImportOptions& options);
 int run_command(const trainer::ExportOptions& options);
@@ -44,15 +44,15 @@ int run_command(const trainer::VerifyOptions& options);
 int run_command(const trainer::ReportOptions& options);
 // Writes text as token shards (data/shards.h), with a manifest (data/shard_manifest.h).
 int run_command(const trainer::TokenizeOptions& options);
-// Tokenizers (data/tokenizer.h): train one; print the ids of each text on a line; print the text of
-// ids; convert another format to tokenizer.json.
+// Tokenizers (data/tokenizer.h). These train one; print the ids of each text on a line; print the
+// text of ids; convert another format to tokenizer.json.
 int run_command(const trainer::TrainTokenizerOptions& options);
 int run_command(const trainer::EncodeOptions& options);
 int run_command(const trainer::DecodeOptions& options);
 int run_command(const trainer::ConvertTokenizerOptions& options);
 
-// The whole program: parses, runs, and turns exceptions into one line on stderr and an exit code
-// (2: InputError, 3: anything else). `version` is printed by --version.
+// The whole program: parses the command line, runs the command, and turns exceptions into one line
+// on stderr and an exit code (2: InputError, 3: anything else). `version` is what --version prints.
 int run_program(std::span<const char* const> arguments, const char* version);
 
 }  // namespace muo::cli

@@ -23,10 +23,10 @@
 namespace muo::cli {
 namespace {
 
-// Facts about this machine, one per line, with a remedy where something is missing.
+// Facts about this machine, one per line, with a remedy for anything that is missing.
 struct Diagnosis {
   std::string text;
-  bool healthy = true;  // false: training cannot work here
+  bool healthy = true;  // false: training cannot work on this machine
 };
 
 constexpr double kGiB = 1 << 30;
@@ -95,7 +95,7 @@ std::string disk() {
                      here);
 }
 
-// A line for each GPU, with the facts that are known.
+// One line for each GPU, with the known facts.
 std::string gpu_lines(const std::vector<trainer::Gpu>& gpus) {
   if (gpus.empty()) return line("GPU", "none (no /dev/nvidia*)");
   std::string out;

@@ -21,7 +21,7 @@
 namespace muo::cli {
 namespace {
 
-// The text to evaluate: all of --data, or by default the run's held-out data.
+// The text to evaluate: all of --data, or by default the held-out data of the run.
 data::Corpus open_eval_corpus(const trainer::EvalOptions& options,
                               const trainer::Checkpoint& checkpoint) {
   data::DataOptions data = trainer::checkpoint_options(checkpoint).data;
@@ -48,7 +48,7 @@ int run_command(const trainer::EvalOptions& options) {
   if (options.examples.any()) return kit::evaluate_examples(options, checkpoint, std::move(config));
   const data::Corpus corpus = open_eval_corpus(options, checkpoint);
   if (corpus.vocab_size > config.vocab_size)
-    throw trainer::input_error("--data: its vocabulary of {} tokens is larger than the model's {}",
+    throw trainer::input_error("--data: the vocabulary of {} tokens is larger than the model's {}",
                                corpus.vocab_size, config.vocab_size);
   const std::vector<ParamSpec> params = model::gpt_parameters(config);
   const data::HeldOutRows held_out(*corpus.val, corpus.val_documents.get(), config.seq_len);
@@ -61,8 +61,9 @@ int run_command(const trainer::EvalOptions& options) {
   std::FILE* const text_out = options.json ? stderr : stdout;
   trainer::warn_of_unused_gpus(options.devices.backend, ranks, text_out);
   if (options.data.paths.empty() && trainer::differs_from_data(checkpoint, corpus, "val_"))
-    notes.push_back(fmt::format("warning: the held-out data is not that of {}: it has changed",
-                                checkpoint.path().string()));
+    notes.push_back(
+        fmt::format("warning: the held-out data differs from that of {}: it has changed",
+                    checkpoint.path().string()));
   for (const std::string& note : notes)
     say(text_out, fmt::format("{}\n", note));
   const int world = ranks.world;
@@ -72,7 +73,7 @@ int run_command(const trainer::EvalOptions& options) {
   model::check_pass(batch, config.seq_len);
   trainer::require_inference_memory(
       trainer::plan_inference_memory(config, params, {.eval = batch}, 0, world), ranks,
-      fmt::format("--device-batch-size {}", batch), "give a smaller one");
+      fmt::format("--device-batch-size {}", batch), "give a smaller value");
 
   trainer::EvalResult result;
   DeviceGroup group(ranks);

@@ -9,8 +9,8 @@
 #ifdef __x86_64__
 namespace {
 
-// All other code is compiled for these instructions, including the initialisation of libraries, so
-// this check runs before that, and before a sanitizer's initialisation.
+// All other code, including the initialization of libraries, is compiled for these instructions, so
+// this check runs before it and before a sanitizer's initialization.
 [[gnu::no_sanitize("address,thread,undefined")]] void check_cpu(int /*argc*/, char** /*argv*/,
                                                                 char** /*environment*/) {
   __builtin_cpu_init();
@@ -27,8 +27,8 @@ namespace {
       __builtin_cpu_supports("bmi2"))
     return;
   constexpr std::string_view kWhy =
-      "muograph: this CPU has no AVX2 (x86-64-v3), which muograph is compiled for; run it on one "
-      "of Intel's since Haswell (2013) or AMD's since Excavator (2015)\n";
+      "muograph: this CPU has no AVX2 (x86-64-v3), which muograph requires; use a CPU from "
+      "Intel since Haswell (2013) or AMD since Excavator (2015)\n";
 #  endif
   static_cast<void>(!write(STDERR_FILENO, kWhy.data(), kWhy.size()));
   _exit(2);

@@ -71,13 +71,13 @@ int run_command(const trainer::PlanOptions& options) {
     train.devices.described_memory = options.memory ? options.memory->bytes : 0;
     attention.emplace(trainer::described_gpu(train.devices.described));
   }
-  // Comparisons and predictions are about links: by default every device then has its own replica,
-  // as the host's default, a common one, is never sent.
+  // Comparisons and predictions are about links, so by default every device has its own replica:
+  // the host's default, a common replica, is never sent.
   if (!train.sharding.replicas && train.sharding.shard != optim::Shard::kWeights &&
       (options.kind == trainer::PlanKind::kCompare || options.prediction.link_gbps))
     train.sharding.replicas = optim::ReplicaAt::kEveryRank;
-  const data::Corpus corpus =
-      train.data.paths.empty() ? data::vocabulary_only(train.data) : data::open_corpus(train.data);
+  const data::Corpus corpus = train.data.paths.empty() ? data::corpus_without_tokens(train.data)
+                                                       : data::open_corpus(train.data);
   trainer::RunConfig config = trainer::resolve(train, corpus);
   if (!train.run.resume.empty())
     if (const auto resumed = trainer::find_resumed(
@@ -91,7 +91,7 @@ int run_command(const trainer::PlanOptions& options) {
   const data::DataOptions& data = train.data;
   if (data.paths.empty() && data.vocab_size == 0 && data.tokenizer == "byte")
     config.notes.insert(config.notes.begin(),
-                        "vocabulary: bytes, as neither --data nor --tokenizer is given; "
+                        "vocabulary: bytes, because neither --data nor --tokenizer is given; "
                         "--vocab-size 32768 is nanochat's");
   if (train.run.sizes == trainer::CpuSizes::kQuick)
     config.notes.insert(config.notes.begin(), trainer::kQuickSizes);

@@ -32,13 +32,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Runs' files are polled once in this time, for all pages together.
+// The interval at which the files of runs are polled, for all pages together.
 constexpr std::chrono::milliseconds kPause{500};
 constexpr std::chrono::milliseconds kSignalPoll{50};
 
 void note(const std::string& text) { say(stderr, fmt::format("muograph: note: {}\n", text)); }
 
-// Checked first, as reading runs may take long.
+// Checked first, because reading runs may take a long time.
 void require_writable(const fs::path& out) {
   std::error_code error;
   const fs::path folder = out.has_parent_path() ? out.parent_path() : ".";
@@ -54,7 +54,7 @@ void require_writable(const fs::path& out) {
     throw InputError(fmt::format("--out {}: cannot write it: {}", out.string(), reason));
 }
 
-// The given runs, with each sweep replaced by its trials that have started.
+// The given runs, with each sweep replaced by those of its trials that have started.
 std::vector<fs::path> runs_of(const std::vector<fs::path>& given) {
   std::vector<fs::path> out;
   for (const fs::path& directory : given) {
@@ -71,7 +71,7 @@ std::vector<fs::path> runs_of(const std::vector<fs::path>& given) {
   return out;
 }
 
-// Without duplicates, which may be given by different paths.
+// Removes duplicates, which may be given by different paths.
 std::vector<fs::path> without_duplicates(const std::vector<fs::path>& runs) {
   std::vector<fs::path> out, seen;
   for (const fs::path& run : runs) {
@@ -94,7 +94,7 @@ kit::RunHistory read_noted(const fs::path& directory) {
   return history;
 }
 
-// Prints the curves of each run, and for a sweep the table of its trials.
+// Prints the curves of each run, or for a sweep the table of its trials.
 void print_text(const std::vector<fs::path>& given) {
   const Terminal terminal(STDOUT_FILENO);
   const kit::TextReportOptions options{.columns = terminal.is_live() ? terminal.columns() : 80,
@@ -115,7 +115,7 @@ void print_text(const std::vector<fs::path>& given) {
       if (!is_sweep) say(stdout, kit::text_report(history, name, options));
     }
     if (is_sweep) say(stdout, kit::trial_table(trials));
-    // A sweep's trials share their data.
+    // The trials of a sweep share their data.
     all.push_back(std::move(trials.front()));
     all.back().name = printable(names[i]);
   }
@@ -123,7 +123,7 @@ void print_text(const std::vector<fs::path>& given) {
     say(stdout, fmt::format("\n{}", text));
 }
 
-// Serves the page until a signal arrives, and returns its number.
+// Serves the page until a signal arrives, and returns the signal's number.
 int follow(const trainer::ReportOptions& options) {
   kit::FollowedRuns runs(without_duplicates(options.runs), kPause);
   const FileBytes plotly(options.plotly.empty() ? kit::find_plotly() : fs::path(options.plotly));
@@ -134,8 +134,8 @@ int follow(const trainer::ReportOptions& options) {
                                        .answer = [&](const kit::HttpRequest& request, int port) {
                                          return page.answer(request, port);
                                        }});
-  say(stdout,
-      fmt::format("http://127.0.0.1:{}/ shows the runs live; Ctrl-C ends it\n", server->port()));
+  say(stdout, fmt::format("http://127.0.0.1:{}/ shows the runs live; press Ctrl-C to stop\n",
+                          server->port()));
   static_cast<void>(std::fflush(stdout));
   while (signals.number() == 0) {
     std::this_thread::sleep_for(kSignalPoll);

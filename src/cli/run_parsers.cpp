@@ -27,7 +27,7 @@
 namespace muo::cli {
 namespace {
 
-// The file from which --resume reads a run's or a sweep's options. An empty one is rejected, as it
+// The file from which --resume reads the options of a run or a sweep. Rejects an empty file, which
 // would mean the defaults.
 std::filesystem::path written_options(const std::filesystem::path& file) {
   std::error_code error;
@@ -44,11 +44,11 @@ struct Flag {
   const char* help;
 };
 
-// Takes the model and the tokenizer of --init-from, except for options that are given. Returns
-// false if there is no --init-from.
+// Uses the model and the tokenizer of --init-from, except for options that are given. Returns false
+// if there is no --init-from.
 bool take_initial_model(const trainer::Parser& parser, trainer::TrainOptions& train) {
   if (train.run.init_from.empty()) return false;
-  // open_init_from verifies it when it loads the weights.
+  // open_init_from() verifies the checkpoint when it loads the weights.
   const trainer::Checkpoint checkpoint(train.run.init_from,
                                        {.weights_only = true, .verify = false});
   if (!parser.is_given("tokenizer"))
@@ -69,7 +69,7 @@ bool take_initial_model(const trainer::Parser& parser, trainer::TrainOptions& tr
 }
 
 // On a CPU even the smallest model by nanochat's laws takes hours, so a run that gives no size of
-// the model takes those of quick.toml. A given horizon overrides the file's.
+// the model uses the sizes of quick.toml. A given horizon overrides the file's.
 void choose_sizes(trainer::Parser& parser, trainer::TrainOptions& train,
                   const trainer::TakeValues& take = {}) {
   const bool has_model = take_initial_model(parser, train);
@@ -88,8 +88,8 @@ void choose_sizes(trainer::Parser& parser, trainer::TrainOptions& train,
   train.run.sizes = trainer::CpuSizes::kQuick;
 }
 
-// Records the resumed run's batch, which resolve() keeps where the options allow it. Throws
-// InputError for another row length.
+// Records the batch of the resumed run, which resolve() keeps where the options allow it. Throws
+// InputError if the row length differs.
 void take_before(const trainer::Parser& parser, const trainer::TrainOptions& was,
                  const std::filesystem::path& file, trainer::TrainOptions& train) {
   const auto length = &model::GptConfig::seq_len;
@@ -97,7 +97,7 @@ void take_before(const trainer::Parser& parser, const trainer::TrainOptions& was
       train.model.values.seq_len != was.model.values.seq_len)
     throw trainer::input_error(
         "--max-seq-len {}: the resumed run has rows of {} tokens ({}), which determine its "
-        "position in the data: leave the option out, or start a new run",
+        "position in the data: omit the option, or start a new run",
         train.model.values.seq_len, was.model.values.seq_len, file.string());
   const trainer::BatchOptions& batch = was.batch;
   if (parser.is_given("target-batch-size") && train.batch.target_tokens != batch.target_tokens)
@@ -107,15 +107,15 @@ void take_before(const trainer::Parser& parser, const trainer::TrainOptions& was
                         .total_tokens = batch.target_tokens ? batch.total_tokens : std::nullopt};
 }
 
-// Parses a run's options, for commands that train, plan or measure it; --json if `format` is not
-// null. Returns the help text if that was requested. quick.toml's sizes may apply unless
+// Parses the options of a run, for commands that train, plan or measure it, and --json if `format`
+// is not null. Returns the help text if it was requested. The sizes of quick.toml may apply unless
 // has_own_sizes().
 std::optional<Answer> parse_run(const trainer::CommandRow& command,
                                 std::vector<trainer::OptionRow> rows, trainer::TrainOptions& train,
                                 trainer::ReportFormat* format, Arguments arguments,
                                 std::initializer_list<Flag> flags = {},
                                 const std::function<bool()>& has_own_sizes = {}) {
-  // A launched process gives its own devices with --devices; the file's may be the world's.
+  // A launched process gives its own devices with --devices; those in the file may be the world's.
   const bool launched = trainer::find_launch().has_value();
   if (launched) std::ranges::find(rows, "devices", &trainer::OptionRow::name)->replaces.clear();
   trainer::Parser parser(command, std::move(rows));
@@ -142,11 +142,11 @@ std::optional<Answer> parse_run(const trainer::CommandRow& command,
     trainer::load_config(file, trainer::read_config(file), trainer::option_table(was));
     take_before(parser, was, file, train);
   }
-  // A file has the world's devices and communicator; a launched process keeps its own.
+  // The file has the world's devices and communicator; a launched process keeps its own.
   const trainer::TakeValues own_devices = [=](const trainer::OptionRow& row, auto, auto) {
     return launched && (row.name == "devices" || row.name == "comm");
   };
-  // Values that the run had resolved may conflict with the options given now; they are then
+  // Values that the resumed run had resolved may conflict with the options given now; then they are
   // resolved again.
   const trainer::TakeValues follows = [&](const trainer::OptionRow& row,
                                           std::span<const std::string> values,
@@ -174,13 +174,13 @@ Command parse_train(const trainer::CommandRow& command, Arguments arguments) {
   trainer::TrainOptions train;
   if (auto help = parse_run(command, trainer::option_table(train), train, nullptr, arguments,
                             {{"--process-per-device", &train.devices.process_per_device,
-                              "one process per device of this machine, instead of one thread"},
+                              "run one process, instead of one thread, per device here"},
                              {"--quiet", &train.run.quiet, "show only warnings and results"},
                              {"--verbose", &train.run.verbose,
                               "also show every automatic decision, as in output.log"}}))
     return *help;
   if (train.run.quiet && train.run.verbose)
-    throw InputError("train: --quiet and --verbose: give one of them");
+    throw InputError("train: --quiet and --verbose: give only one of them");
   if (train.data.paths.empty())
     throw InputError("train: --data is required: text files, folders of text, or .bin shards");
   return train;
@@ -230,29 +230,30 @@ Command parse_plan(const trainer::CommandRow& command, Arguments arguments) {
   bool compare = false, largest = false;
   if (auto help = parse_run(
           command, std::move(rows), options.train, &options.format, arguments,
-          {{"--compare", &compare, "compare all strategies side by side"},
-           {"--largest", &largest, "the deepest models that fit --devices of --memory each"}},
+          {{"--compare", &compare, "compare all strategies"},
+           {"--largest", &largest, "show the deepest models that fit --devices of --memory each"}},
           [&] { return largest || options.memory || !(options.roofline + options.gpu).empty(); }))
     return *help;
   const bool roofline = !options.roofline.empty(), other = options.memory || !options.gpu.empty();
   if (int{compare} + int{largest} + int{roofline} > 1)
-    throw InputError("plan: give one of --compare, --largest and --roofline");
+    throw InputError("plan: give only one of --compare, --largest and --roofline");
   if (roofline && options.gpu == trainer::described_gpu_name(options.roofline)) options.gpu.clear();
   if (roofline && (options.memory || !options.gpu.empty()))
-    throw InputError("plan: --roofline names its GPU: leave out --gpu and --memory");
+    throw InputError("plan: --roofline already names a GPU: omit --gpu and --memory");
   if (options.train.devices.backend == trainer::Backend::kHost && other && !largest)
-    throw InputError("plan: --backend host has no GPU: leave out --gpu and --memory");
+    throw InputError("plan: --backend host has no GPU: omit --gpu and --memory");
   if (p.link_gbps.has_value() != p.gemm_tflops.has_value())
-    throw InputError("plan: --link-gbps and --gemm-tflops need each other: give both");
+    throw InputError("plan: --link-gbps and --gemm-tflops are used together: give both");
   if (p.boxes > 1 && (roofline || largest))
-    throw InputError("plan: --boxes is for the predicted time of updates: it needs --link-gbps");
+    throw InputError("plan: --boxes only affects the predicted time of updates: give --link-gbps");
   if (p.boxes > 1 && !p.inter_gbps)
     throw InputError("plan: --boxes needs the bandwidth between boxes: give --inter-gbps");
   if (p.inter_gbps && !p.link_gbps)
-    throw InputError("plan: --inter-gbps needs --link-gbps and --gemm-tflops: give them too");
+    throw InputError("plan: --inter-gbps needs --link-gbps and --gemm-tflops: give these too");
   if (!options.measured.empty() && !roofline) throw InputError("plan: --measured needs --roofline");
   if (std::optional<std::int64_t>& devices = options.train.devices.count; p.boxes > 1) {
-    if (!devices) throw InputError("plan: --boxes needs the devices of each box: give --devices");
+    if (!devices)
+      throw InputError("plan: --boxes needs the number of devices per box: give --devices");
     *devices *= p.boxes;
   }
   if (compare) options.kind = trainer::PlanKind::kCompare;

@@ -7,11 +7,11 @@
 
 namespace muo::cli {
 
-// Arguments after the program's and the command's name.
+// The arguments after the names of the program and the command.
 using Arguments = std::span<const char* const>;
 
-// Parse the commands that take a run's options: from the command line, --config, or the run that
-// --resume continues.
+// These parse the commands that take a run's options, from the command line, from --config, or from
+// the run that --resume continues.
 Command parse_train(const trainer::CommandRow& command, Arguments arguments);
 Command parse_sweep(const trainer::CommandRow& command, Arguments arguments);
 Command parse_plan(const trainer::CommandRow& command, Arguments arguments);

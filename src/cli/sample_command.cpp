@@ -25,10 +25,10 @@
 namespace muo::cli {
 namespace {
 
-// Samples decoded together.
+// Number of samples decoded together.
 constexpr std::int64_t kRows = 8;
 
-// Reads a line; a carriage return before its end is dropped.
+// Reads a line, without a carriage return at its end.
 bool read_line(std::istream& in, std::string& line) {
   if (!std::getline(in, line)) return false;
   if (line.ends_with('\r')) line.pop_back();
@@ -60,8 +60,8 @@ void show(const std::string& text) {
   std::fflush(stdout);
 }
 
-// Prints samples in order: the first unfinished one as it grows, each later one from its turn on,
-// beginning with what it has by then.
+// Prints samples in order: the first unfinished sample as it grows, and each later one from its
+// turn on, beginning with the text that it has by then.
 class Printer {
  public:
   Printer(const data::Tokenizer& tokenizer, std::span<const trainer::SampleRequest> requests,
@@ -100,7 +100,7 @@ class Printer {
   std::size_t at_ = 0;
 };
 
-// Draws and prints all samples of these prompts.
+// Draws and prints all samples of the given prompts.
 void sample_prompts(graphs::Decoder& decoder, const model::GptConfig& config,
                     const data::Tokenizer& tokenizer, const std::vector<std::string>& prompts,
                     const trainer::SampleOptions& options) {
@@ -142,12 +142,12 @@ int run_command(const trainer::SampleOptions& options) {
   data::need_bos(*tokenizer, trainer::find_run_tokenizer(checkpoint));
   const std::vector<ParamSpec> params = model::gpt_parameters(config);
   trainer::DeviceOptions device{.backend = options.backend, .count = 1};
-  std::vector<std::string> notes;  // not printed, as only the text matters
+  std::vector<std::string> notes;  // not printed, because only the text matters
   GroupOptions ranks = trainer::choose_devices(device, notes);
   trainer::warn_of_unused_gpus(options.backend, ranks, stderr);
   if (options.interactive)
-    ranks.watch.stuck_after = Timeouts::Time::zero();  // waiting for a prompt is no failure
-  // On a GPU results depend on the number of rows, so it is constant there.
+    ranks.watch.stuck_after = Timeouts::Time::zero();  // waiting for a prompt is not a failure
+  // On a GPU the results depend on the number of rows, so it is constant there.
   const std::int64_t wanted = options.num_samples * static_cast<std::int64_t>(prompts.size());
   const trainer::InferenceRows rows{.sample =
                                         ranks.plugin != nullptr ? kRows : std::min(kRows, wanted)};

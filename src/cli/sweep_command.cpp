@@ -35,7 +35,7 @@ std::vector<std::string> names_of(std::span<const trainer::Axis> axes) {
   return out;
 }
 
-// Number of captures of a step, and the reason.
+// The number of captures of a step, and the reason for it.
 std::string capture_note(const kit::SweepPlan& plan) {
   if (plan.trials.empty()) return "captures: as many as the trials' options need";
   const auto devices =
@@ -44,10 +44,10 @@ std::string capture_note(const kit::SweepPlan& plan) {
       plan.workers == 1 ? ""
                         : fmt::format(" on each of {} device{}", devices, devices == 1 ? "" : "s");
   if (plan.splitting.empty())
-    return fmt::format("captures: one{}: options that differ between trials are in device memory",
-                       each);
+    return fmt::format(
+        "captures: one{}: the options that differ between trials are in device memory", each);
   return fmt::format(
-      "captures: at most {}{}: {} part of the captured step", plan.groups.size(), each,
+      "captures: at most {}{}, because {} part of the captured step", plan.groups.size(), each,
       plan.splitting.size() == 1 ? plan.splitting[0] + " is"
                                  : fmt::format("{} are", fmt::join(plan.splitting, ", ")));
 }
@@ -76,7 +76,7 @@ std::vector<std::string> start_notes(const trainer::SweepOptions& options,
   notes.push_back(capture_note(plan));
   if (!plan.rungs.empty())
     notes.push_back(fmt::format(
-        "halving{}: at step{} {} the best 1 of {} continues, to {} steps at most",
+        "halving{}: at step{} {} the best 1 of {} continues, up to {} steps",
         options.halving.asynchronous ? ", asynchronous" : "", plan.rungs.size() == 2 ? "" : "s",
         fmt::join(plan.rungs.begin(), plan.rungs.end() - 1, ", "), options.halving.factor,
         plan.rungs.back()));
@@ -89,7 +89,7 @@ std::vector<std::string> start_notes(const trainer::SweepOptions& options,
   return notes;
 }
 
-// The options of a trial, with `train`'s defaults for evaluation where the sweep's apply.
+// The options of a trial, with the defaults of `train` for evaluation where the sweep's apply.
 trainer::TrainOptions options_to_repeat(const kit::Trial& trial,
                                         const trainer::SweepOptions& sweep) {
   trainer::TrainOptions options = trial.options;
@@ -111,7 +111,7 @@ void note_best(const trainer::SweepOptions& options, const kit::Trial& trial,
   view.note("to repeat it: " + kit::train_command(options_to_repeat(trial, options)));
 }
 
-// A running sweep: the workers' threads, and this one, which records and shows their results.
+// A running sweep: the worker threads, and this thread, which records and shows their results.
 class SweepLoop {
  public:
   SweepLoop(const kit::SweepPlan& plan, kit::Scheduler& scheduler, kit::SweepDirectory& directory,
@@ -202,7 +202,7 @@ int run_command(const trainer::SweepOptions& options) {
                        : kit::journal_points(kit::find_sweep_directory(options.train.run)));
   const kit::SweepPlan& plan = planner.plan();
   const trainer::RunConfig& first = plan.groups.front().run.config;
-  // With --ask-tell, standard output belongs to the outside optimizer.
+  // With --ask-tell, standard output belongs to the external optimizer.
   trainer::warn_of_unused_gpus(options.train.devices.backend, first.group,
                                options.ask_tell ? stderr : stdout);
   kit::SweepDirectory directory(options, plan, trainer::data_identity(corpus));
@@ -261,8 +261,8 @@ int run_command(const trainer::SweepOptions& options) {
   if (const std::string failure = run.failure(); !failure.empty()) throw Error(failure);
   const std::string where = directory.root().string();
   if (const int signal = signals.number(); signal != 0) {
-    view.note(
-        fmt::format("stopped: {} sweep --resume {} continues", program_word(), shell_word(where)));
+    view.note(fmt::format("stopped; to continue: {} sweep --resume {}", program_word(),
+                          shell_word(where)));
     return 128 + signal;
   }
   if (status.empty()) {

@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
       out);
 }
 
-// Splits the stream of documents into shards, and maintains the manifest.
+// Splits the stream of documents into shards and maintains the manifest.
 class ShardStream {
  public:
   ShardStream(const trainer::TokenizeOptions& options, const data::Tokenizer& tokenizer,
@@ -53,8 +53,8 @@ class ShardStream {
     has_val_ = train_shards_ < std::ssize(manifest_.shards);
   }
 
-  // True if the shards already hold this document, the next from the start, so that it need not be
-  // encoded again. Throws InputError if they hold another one.
+  // True if the shards already hold this document, the next one from the start, so that it need not
+  // be encoded again. Throws InputError if they hold another document.
   bool holds(std::string_view text) {
     if (seen_documents_ == held_documents_) {
       if (manifest_.complete) refuse_other_text(options_.out);
@@ -99,7 +99,7 @@ class ShardStream {
     if (shard_ && shard_->left() == 0) finish_shard();
   }
 
-  // Called at the end: throws unless all documents that the shards hold were seen again.
+  // Called at the end: throws unless all documents that the shards hold have been seen again.
   void check_held() const {
     if (seen_documents_ < held_documents_) refuse_other_text(options_.out);
   }
@@ -125,8 +125,8 @@ class ShardStream {
     write_manifest();
   }
 
-  // Called after each shard, so that an interrupted run loses at most one. Held-out tokens are few:
-  // their shard is rewritten.
+  // Called after each shard, so that an interrupted run loses at most one shard. Held-out tokens
+  // are few, so their shard is rewritten.
   void write_manifest() {
     if (!val_.empty()) {
       std::vector<std::int32_t> all;
@@ -173,7 +173,7 @@ class ShardStream {
   std::vector<std::int32_t> val_;  // held-out tokens not yet in a shard
 };
 
-// Everything besides the tokenizer that determines the contents of the shards.
+// Everything except the tokenizer that determines the contents of the shards.
 std::string source_of(const trainer::TokenizeOptions& options,
                       std::span<const data::InputFile> files) {
   nlohmann::json inputs = nlohmann::json::array();
@@ -192,8 +192,8 @@ std::string source_of(const trainer::TokenizeOptions& options,
                                   {"val_every", options.val_every}});
 }
 
-// The manifest to continue from: a new one, written before any shard, or that of an interrupted
-// run.
+// The manifest to continue from: a new one, written before any shard, or the manifest of an
+// interrupted run.
 data::ShardManifest begin(const trainer::TokenizeOptions& options, const data::Tokenizer& tokenizer,
                           std::int32_t bos, const std::string& source) {
   const fs::path out(options.out);
@@ -219,7 +219,7 @@ data::ShardManifest begin(const trainer::TokenizeOptions& options, const data::T
   return manifest;
 }
 
-// Creates and locks the output folder, to which no other process may write. Throws InputError.
+// Creates and locks the output folder, to which no other process may write then. Throws InputError.
 FileLock lock_output(const std::string& folder) {
   std::string holder;
   FileLock lock = before_any_work("--out", folder, [&] {
@@ -227,8 +227,9 @@ FileLock lock_output(const std::string& folder) {
     return FileLock::try_file(fs::path(folder) / ".lock", holder);
   });
   if (!holder.empty())
-    throw trainer::input_error("--out {}: {} tokenizes there: wait until it ends, or give another",
-                               folder, holder);
+    throw trainer::input_error(
+        "--out {}: {} is tokenizing there: wait until it ends, or give another --out", folder,
+        holder);
   return lock;
 }
 
@@ -271,7 +272,7 @@ int run_command(const trainer::TokenizeOptions& options) {
   const bool complete = manifest.complete;
   const std::string complete_text =
       fmt::format("{}: complete already: {} documents\n", options.out, manifest.documents);
-  // Standard input must be read before it can be compared.
+  // Standard input must be read before its text can be compared.
   if (complete && files.back().path != "-") {
     fmt::print("{}", complete_text);
     return 0;
@@ -288,7 +289,7 @@ int run_command(const trainer::TokenizeOptions& options) {
   ShardStream shards(options, *tokenizer, std::move(manifest));
   Terminal terminal(STDOUT_FILENO);
   const Clock::time_point started = Clock::now();
-  Clock::time_point encoding = started;  // without reading documents already held
+  Clock::time_point encoding = started;  // excludes reading documents that the shards already hold
   kit::TokenizeProgress progress{.input_bytes = input_bytes};
   const auto read = [&reader] {
     std::optional<data::DocumentBatch> batch(std::in_place);

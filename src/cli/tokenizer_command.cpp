@@ -164,7 +164,8 @@ int run_command(const trainer::ConvertTokenizerOptions& options) {
   if (data::BpeTokenizer(data::read_tokenizer_json(json, options.out), options.out).fingerprint() !=
       converted.fingerprint())
     throw trainer::input_error(
-        "{}: as a tokenizer.json it would have other ids, as an added token has the text or the id "
+        "{}: as a tokenizer.json it would have other ids, because an added token has the text or "
+        "the id "
         "of another token; give another --special, or use the file as it is",
         options.tokenizer);
   replace_file(options.out, json);

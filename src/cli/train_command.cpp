@@ -35,7 +35,7 @@
 namespace muo::cli {
 namespace {
 
-// Checked early, as start-up writes these files only at its end.
+// Checked early, because these files are written only at the end of the start-up.
 void require_writable(std::string_view option, const std::filesystem::path& file) {
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
   if (std::filesystem::is_directory(file) || ::access(folder.c_str(), W_OK) != 0)
@@ -46,7 +46,7 @@ void require_writable(std::string_view option, const std::filesystem::path& file
 
 void check_files(const trainer::TrainOptions& options) {
   if (!options.run.init_from.empty() && !options.run.resume.empty() && options.run.resume != "auto")
-    throw InputError("--init-from starts a new run, --resume continues one: give one of them");
+    throw InputError("--init-from starts a new run, --resume continues one: give only one of them");
   if (!options.run.graph_dot.empty()) {
     if (!options.capture.graph)
       throw InputError("--graph-dot: with --graph off there is no graph to write");
@@ -56,7 +56,7 @@ void check_files(const trainer::TrainOptions& options) {
     require_writable("--gemm-table", options.numbers.gemm_table);
 }
 
-// Most important facts at the start; the others are for --verbose and output.log.
+// The most important facts, shown at the start; the others are for --verbose and output.log.
 std::vector<std::string> start_lines(const trainer::RunConfig& config, const data::Corpus& corpus,
                                      const MemoryPlan& memory) {
   const bool host = config.group.plugin == nullptr;
@@ -96,7 +96,7 @@ std::vector<std::string> start_lines(const trainer::RunConfig& config, const dat
   return lines;
 }
 
-// Commands to continue with, for a shell in the current directory.
+// Commands for the next steps, for a shell in the current directory.
 std::string next_commands(const trainer::RunConfig& config, const trainer::RunDirectory& directory,
                           bool ended) {
   const std::string program = program_word();
@@ -108,7 +108,7 @@ std::string next_commands(const trainer::RunConfig& config, const trainer::RunDi
   return out + fmt::format("\n  {} report {}", program, run);
 }
 
-// Logs the expected time, and warns about unusual amounts of data or time.
+// Logs the expected time and warns about unusual amounts of data or time.
 void note_cost(trainer::Logger& logger, const trainer::RunConfig& config,
                const data::Corpus& corpus, const trainer::DevicePeak& peak) {
   constexpr double kLeastShare = 0.02, kEnough = 1e6;
@@ -124,8 +124,8 @@ void note_cost(trainer::Logger& logger, const trainer::RunConfig& config,
   if (const double passes = tokens / static_cast<double>(config.train_tokens);
       config.train_tokens > 0 && passes > kMaxPasses)
     logger.note(fmt::format(
-        "warning: {:.3g} passes over the training data, which the model may "
-        "memorize: --num-iterations {} makes {:g}",
+        "warning: {:.3g} passes over the training data, so the model may "
+        "memorize it: --num-iterations {} makes {:g} passes",
         passes,
         config.trained.steps +
             static_cast<std::int64_t>((kMaxPasses * static_cast<double>(config.train_tokens) -
@@ -138,8 +138,8 @@ void note_cost(trainer::Logger& logger, const trainer::RunConfig& config,
   const trainer::ExpectedTime expected = trainer::expected_time(config, peak);
   if (expected.seconds >= kDay)
     logger.note(
-        fmt::format("warning: this takes {}: a smaller --depth, --num-iterations or "
-                    "--target-batch-size makes it shorter",
+        fmt::format("warning: this takes {}: reduce --depth, --num-iterations or "
+                    "--target-batch-size to shorten it",
                     expected.text));
   else if (expected.seconds > 0)
     logger.note("expected: " + expected.text);
@@ -165,7 +165,7 @@ void note_start(trainer::Logger& logger, const trainer::RunConfig& config,
   note_all(logger, opened.notes, trainer::Verbosity::kUsual);
 }
 
-// Makes all decisions, before anything is written. Notes for the user are added to `notes`.
+// Makes all decisions before anything is written. Adds notes for the user to `notes`.
 trainer::PlannedRun plan_training(const trainer::TrainOptions& options, const data::Corpus& corpus,
                                   std::vector<std::string>& notes) {
   trainer::RunConfig config = trainer::resolve(options, corpus);
@@ -182,7 +182,7 @@ trainer::PlannedRun plan_training(const trainer::TrainOptions& options, const da
   return run;
 }
 
-// Trains the run, or this process' part of it if `world` is not null.
+// Trains the run, or this process's part of it if `world` is not null.
 int train(const trainer::TrainOptions& options, const trainer::LaunchedWorld* world) {
   ProcessGroup* const processes = options.devices.processes;
   const data::Corpus corpus =

@@ -7,8 +7,9 @@
 
 namespace muo {
 
-// y[i] <- the column in [0, vocab) at which x[i] is largest, the first one in case of a tie. NaNs
-// are never chosen; a row of NaNs only gives column 0. All backends return the same result.
+// y[i] <- the column in [0, vocab) at which x[i] is largest; the first one in case of a
+// tie. NaNs are never chosen; a row that consists of NaNs gives column 0. All backends
+// return the same result.
 struct ArgmaxArgs {
   Tensor y;  // (n) int32, out
   Tensor x;  // (n, padded vocab) fp32 or bf16

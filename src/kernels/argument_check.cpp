@@ -70,7 +70,7 @@ void ArgumentCheck::update_squares(const Tensor& squares, std::int64_t n) {
   if (!squares) return;
   rank("squares", squares, 3, "(pieces, parts, 3)", DType::kF64);
   const std::int64_t pieces = squares.shape[0];
-  MUO_CHECK(pieces > 0 && n % pieces == 0, operation_, ": ", n, " elements do not divide into ",
+  MUO_CHECK(pieces > 0 && n % pieces == 0, operation_, ": ", n, " elements cannot be divided into ",
             pieces, " equal pieces");
   tensor("squares", squares, {pieces, commit_parts(n / pieces), kUpdateSquares}, DType::kF64);
 }

@@ -10,37 +10,41 @@ namespace muo {
 
 // Checks the arguments of an operation before it is submitted. Each failure throws an Error that
 // names the operation, the argument, its value and the expected value. All tensors of an operation
-// must be on one device. A tensor passes as given if it has memory or no elements.
+// must be on one device. A tensor is "given" if it has memory or no elements.
 class ArgumentCheck {
  public:
   explicit ArgumentCheck(std::string_view operation) : operation_(operation) {}
 
-  // Given, with this dtype and shape.
+  // The tensor is given, with this dtype and shape.
   void tensor(std::string_view name, const Tensor& t, const Shape& shape,
               DType dtype = DType::kF32);
-  // Given, fp32 or bf16; any shape, this shape, or this rank (`meaning` as in rank()).
+  // The tensor is given and fp32 or bf16. It may have any shape, or must have this shape or this
+  // rank (for `meaning` see rank()).
   void fp32_or_bf16(std::string_view name, const Tensor& t);
   void fp32_or_bf16(std::string_view name, const Tensor& t, const Shape& shape);
   void fp32_or_bf16(std::string_view name, const Tensor& t, std::size_t rank,
                     std::string_view meaning);
-  // Given, with this dtype and rank; `meaning` is the shape in letters, e.g. "(n, c)".
+  // The tensor is given, with this dtype and rank; `meaning` is the shape in letters, e.g. "(n,
+  // c)".
   void rank(std::string_view name, const Tensor& t, std::size_t rank, std::string_view meaning,
             DType dtype = DType::kF32);
-  // Given, with this dtype and any shape.
+  // The tensor is given, with this dtype and any shape.
   void any_shape(std::string_view name, const Tensor& t, DType dtype = DType::kF32);
-  // Given, with this number of elements.
+  // The tensor is given, with this number of elements.
   void count(std::string_view name, const Tensor& t, std::int64_t n, DType dtype = DType::kF32);
   void fp32_or_bf16_count(std::string_view name, const Tensor& t, std::int64_t n);
-  // Given, with bytes that hold a T.
+  // The tensor is given, and its bytes hold a T.
   template <class T>
   void holds(std::string_view name, const Tensor& t) {
     any_shape(name, t, DType::kBytes);
     static_cast<void>(t.as_struct<T>());
   }
-  // A master weight of any shape and its bf16 replica of the same shape: an fp32 master, whose
-  // replica may be absent, or a split master, whose uint16 lower half is `weight`.
+  // `weight` is a master weight of any shape, and `replica` its bf16 replica of the same shape.
+  // The master is fp32, in which case the replica may be absent, or split: `weight` is its
+  // uint16 lower half.
   void master(const Tensor& weight, const Tensor& replica);
-  // Absent, or shaped for the squares of a commit of `n` elements (update_squares.h).
+  // The tensor is absent, or has the shape of the squares of a commit of `n` elements
+  // (update_squares.h).
   void update_squares(const Tensor& squares, std::int64_t n);
   // The tensors share no byte.
   void no_overlap(std::string_view name, const Tensor& t, std::string_view other_name,

@@ -15,8 +15,9 @@
 namespace muo {
 namespace {
 
-// The cost of `products` matrix products, each with 2 h FLOPs for every pair of query and key
-// within the window: an upper bound if there are documents, as their boundaries are data.
+// The cost of `products` matrix products, each with 2 h FLOPs for every pair of query and
+// key within the window. It is an upper bound if there are documents, because their
+// boundaries are data.
 template <class Args>
 Cost cost(const Args& args, int products) {
   const Shape& q = args.q.shape;
@@ -39,14 +40,14 @@ constexpr std::int64_t kMaxHead = 256;
 
 AttentionBackend device;  // constant-initialised: libraries may register at any time
 
-// True if these kernels are chosen for gradients when size.method.deterministic is false.
+// Whether these kernels are chosen for gradients if size.method.deterministic is false.
 bool chooses_in_any_order(AttentionSize size, AttentionChoice::Kernels kernels) {
   size.method.deterministic = false;
   return device.choose != nullptr &&
          device.choose(size, AttentionDirection::kBackward).kernels == kernels;
 }
 
-// The device's scratch in fp32 elements; 0 if there is no device.
+// Scratch that the device needs, in fp32 elements; 0 if there is no device.
 std::int64_t device_workspace(const AttentionSize& size, AttentionDirection direction) {
   return device.choose == nullptr ? 0 : device.choose(size, direction).workspace;
 }
@@ -65,7 +66,7 @@ void check_common(ArgumentCheck& check, const Stream& stream, const Args& args,
   check.that(h <= kMaxHead, concat("head size ", h, ", expected at most ", kMaxHead));
   check.that(kv_heads > 0 && heads % kv_heads == 0,
              concat(heads, " query heads cannot share ", kv_heads,
-                    " key-value heads; the second must divide the first"));
+                    " key-value heads: their number must divide that of the query heads"));
   check.that(args.window >= 0,
              concat("window is ", args.window, ", expected 0 (a query sees itself only) or more"));
   check.tensor("k", args.k, {b, t, kv_heads, h}, dtype);

@@ -28,7 +28,7 @@ struct AttentionArgs {
 };
 void attention(Stream& stream, const AttentionArgs& args);
 
-// The tables, scale and saved rstd of the rotary_norm (kernels/rotary.h) that made q and k, with
+// Tables, scale and saved rstd of the rotary_norm (kernels/rotary.h) that produced q and k, with
 // first_position 0 and the same scale for both.
 struct AttentionRotary {
   Tensor q_rstd;  // (b, t, heads) fp32
@@ -38,12 +38,12 @@ struct AttentionRotary {
   float scale = 1.0F;
 };
 
-// Overwrites dq, dk, dv. With grouped queries dk and dv sum over the heads of a group, in head
-// order. Probabilities are recomputed from lse. All tensors but lse and workspace have one dtype,
-// fp32 or bf16; in bf16 the probabilities and the gradients of the scores are rounded before they
-// enter products. If `rotary` is given, dq and dk are the gradients of rotary_norm's input, as
-// rotary_norm_backward computes them: from rounded gradients, or, in warpgroup kernels, from
-// unrounded ones.
+// Overwrites dq, dk and dv. With grouped queries, dk and dv are summed over the heads of a group,
+// in head order. Probabilities are recomputed from lse. All tensors except lse and workspace have
+// one dtype, fp32 or bf16; in bf16, probabilities and gradients of scores are rounded before they
+// enter products. If `rotary` is given, dq and dk are the gradients with respect to rotary_norm's
+// input, as rotary_norm_backward computes them; warpgroup kernels compute them from unrounded
+// gradients, all others from rounded ones.
 struct AttentionBackwardArgs {
   Tensor dq;    // (b, t, heads, h) out
   Tensor dk;    // (b, t, kv_heads, h) out
@@ -63,7 +63,7 @@ struct AttentionBackwardArgs {
 };
 void attention_backward(Stream& stream, const AttentionBackwardArgs& args);
 
-// The problem properties that the choice of kernels and the scratch size depend on.
+// The properties of a problem on which the choice of kernels and the size of the scratch depend.
 struct AttentionSize {
   std::int64_t b = 0, t = 0, heads = 0, kv_heads = 0, h = 0;
   std::int64_t window = 0;
@@ -74,23 +74,24 @@ struct AttentionSize {
   bool backward = true;    // false: forward only
 };
 
-// fp32 elements of scratch that are enough for both directions, on the host and, if a backend's
-// library is loaded, on the device. The first call for a size may take a second per direction, as
-// the library makes plans. Throws InputError if the device does not support size.method.
+// Scratch in fp32 elements that is enough for both directions, on the host and, if a backend's
+// library is loaded, on the device. The first call for a size may take a second per direction,
+// because the library makes plans. Throws InputError if the device does not support size.method.
 std::int64_t attention_workspace(const AttentionSize& size);
 
-// One line: which kernels compute attention of this size on the device, and why. Empty if there is
+// Describes in one line which kernels compute attention of this size on the device, and why. Empty
+// if there is no device.
 // no device.
 std::string describe_attention(const AttentionSize& size);
 
-// True if the device computes gradients of this size faster, in an arbitrary order, when
-// size.method.deterministic is false. May take a second.
+// Whether the device computes gradients of this size faster if it may sum in an arbitrary order,
+// i.e. if size.method.deterministic is false. May take a second.
 bool attention_is_faster_in_any_order(AttentionSize size);
-// True if the device computes gradients of this size with warpgroup products, which are as fast in
-// a fixed order.
+// Whether the device computes gradients of this size with warpgroup products, which are just as
+// fast in a fixed order.
 bool attention_uses_warpgroups(AttentionSize size);
 
-// True if the host multiplies bf16 tensors as bf16 on this CPU; false if it widens them to fp32.
+// Whether the host multiplies bf16 tensors in bf16 on this CPU; if not, it widens them to fp32.
 bool host_attention_multiplies_bf16();
 
 }  // namespace muo

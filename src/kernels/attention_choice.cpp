@@ -22,8 +22,8 @@ std::string why_no_tensor_cores(const AttentionSize& size, bool aligned) {
   return {};
 }
 
-// The choice among the project's own kernels. Their backward pass stores the dot product of dout
-// and out for each query; with warpgroups it stores a few numbers per query (QueryNumbers,
+// Chooses among the project's own kernels. Their backward pass stores the dot product of dout and
+// out for each query; the warpgroup kernels store a few numbers per query (QueryNumbers,
 // kernels/cuda/warpgroup_backward.cu), in tiles of 64 queries.
 AttentionChoice own_choice(const AttentionSize& size, AttentionDirection direction,
                            const AttentionAlignment& alignment, bool warpgroups) {
@@ -46,8 +46,8 @@ bool on_tensor_cores(Kernels kernels) {
 LibraryAttention query_library(const AttentionSize& size, const LibraryQuery& library,
                                const AttentionAlignment& alignment) {
   if (size.dtype != DType::kBF16)
-    return {.why_not = concat("cuDNN has no attention in ", name_of(size.dtype))};
-  if (size.documents) return {.why_not = "cuDNN has no attention within documents"};
+    return {.why_not = concat("cuDNN does not support attention in ", name_of(size.dtype))};
+  if (size.documents) return {.why_not = "cuDNN does not support attention within documents"};
   if (!alignment.tensors || !alignment.workspace)
     return {.why_not = "a tensor does not begin at a multiple of 16 bytes"};
   return library();
@@ -92,7 +92,7 @@ AttentionChoice choose_attention(const AttentionSize& size, AttentionDirection d
       own.why = joined(own.why, kAsked);
       return own;
     case AttentionKernels::kAuto:
-      if (size.dtype != DType::kBF16) return own;  // cuDNN's refusal would add nothing to `why`
+      if (size.dtype != DType::kBF16) return own;  // `why` already gives the reason
       if (own.kernels == Kernels::kWarpgroups && size.h > kNarrowHead) return own;
       break;
     case AttentionKernels::kCudnn:

@@ -6,9 +6,10 @@
 
 #include "kernels/attention.h"
 
-// Chooses the kernels by which a device computes attention, for each direction separately, as a
-// pure function of the problem and of the library's support for it. Any forward can be combined
-// with any backward, as all use the same out and lse (kernels/attention.h).
+// Chooses the kernels with which a device computes attention, separately for each direction. The
+// choice is a pure function of the problem and of the library's support for it. Any forward kernel
+// can be combined with any backward kernel, because all use the same out and lse
+// (kernels/attention.h).
 namespace muo {
 
 enum class AttentionDirection : std::uint8_t { kForward, kBackward };
@@ -27,38 +28,39 @@ struct LibraryAttention {
   std::string why_not;         // empty if the library has a kernel, else one line
   std::int64_t workspace = 0;  // bytes of scratch
 };
-// Called at most once, and only if the choice depends on the answer, as it may take a second.
+// Called at most once, and only if the choice depends on the answer, because it may take a second.
 using LibraryQuery = std::function<LibraryAttention()>;
 
-// True if a call's tensors begin at multiples of 16 bytes, as planned memory does.
+// Whether the tensors of a call begin at multiples of 16 bytes, as planned memory does.
 struct AttentionAlignment {
   bool tensors = true, workspace = true;
 };
 
-// The project's tensor-core kernels need bf16, head sizes that are multiples of 8 up to this,
-// aligned tensors and a positive scale; its fp32 kernels support every problem. GPUs with warpgroup
-// products (compute capability 9.0) have gradient kernels that use them.
+// The project's tensor-core kernels need bf16, aligned tensors, a positive scale and a head size
+// that is a multiple of 8 up to this one; its fp32 kernels support every problem. On GPUs with
+// warpgroup products (compute capability 9.0) the gradient kernels use those.
 inline constexpr std::int64_t kMaxTensorCoreHead = 128;
-// Larger heads use tiles of 128, with which warpgroups were measured to be faster than cuDNN.
+// Larger heads use tiles of 128, for which warpgroup kernels were measured to be faster than cuDNN.
 inline constexpr std::int64_t kNarrowHead = 64;
-// With deterministic gradients cuDNN stores a t x t matrix for each head. Above this size memory is
-// worth more than time, if the project's tensor-core kernels can compute the problem.
+// cuDNN's deterministic gradients store a t x t matrix for each head. Above this size, kAuto uses
+// cuDNN only if the project's tensor-core kernels do not support the problem.
 inline constexpr std::int64_t kMaxLibraryBytes = std::int64_t{1} << 30;
 
-// Chooses by size.method, without reading the environment; `warpgroups`: the GPU has warpgroup
-// products. Throws InputError if size.method demands cuDNN and cuDNN has no kernel.
+// Chooses according to size.method, without reading the environment; `warpgroups` says
+// whether the GPU has warpgroup products. Throws InputError if size.method demands cuDNN and
+// cuDNN has no kernel.
 AttentionChoice choose_attention(const AttentionSize& size, AttentionDirection direction,
                                  const LibraryQuery& library, const AttentionAlignment& alignment,
                                  bool warpgroups);
 
-// True if these gradient kernels, for heads of size h, also apply AttentionBackwardArgs::rotary:
-// their tiles must have whole head rows, with both halves in one thread.
+// Whether these gradient kernels, for heads of size h, also apply AttentionBackwardArgs::rotary.
+// This requires that their tiles have whole head rows, with both halves in one thread.
 constexpr bool fuses_rotary(AttentionChoice::Kernels kernels, std::int64_t h) {
   return kernels == AttentionChoice::Kernels::kWarpgroups && h == kMaxTensorCoreHead;
 }
 
-// One line that describes the choices of both directions, or of forward alone if `backward` is
-// null.
+// Describes the choices of both directions in one line, or that of forward alone if
+// `backward` is null.
 std::string describe(const AttentionChoice& forward, const AttentionChoice* backward);
 
 // The size of a call, from its arguments.
@@ -77,7 +79,7 @@ AttentionSize attention_size_of(const Args& args) {
           .documents = static_cast<bool>(args.starts)};
 }
 
-// Checked at each call, as views may begin anywhere, but 16-byte vector accesses need alignment.
+// Checked at each call: 16-byte vector accesses need alignment, but views may begin anywhere.
 template <class Args>
 AttentionAlignment alignment_of(const Args& args) {
   const auto aligned = [](auto... tensors) {

@@ -9,9 +9,9 @@ namespace muo {
 
 // Kernels that compute attention on a device. The host has a single implementation.
 enum class AttentionKernels : std::uint8_t {
-  kAuto,      // MUO_ATTENTION's value, else cuDNN's if available at affordable scratch
+  kAuto,      // the value of MUO_ATTENTION, else cuDNN's if available with affordable scratch
   kCudnn,     // cuDNN's; InputError if they cannot be used
-  kOwn,       // the project's: on tensor cores if these can be used, else as kPortable
+  kOwn,       // the project's: on tensor cores if they support the problem, else as kPortable
   kPortable,  // the project's in fp32 arithmetic
 };
 // The values of --attention and of MUO_ATTENTION.
@@ -24,8 +24,8 @@ struct AttentionMethod {
   bool deterministic = true;
 };
 
-// The value of the environment variable MUO_ATTENTION, kAuto if unset. Throws InputError if it is
-// unknown.
+// Returns the value of the environment variable MUO_ATTENTION, or kAuto if it is unset. Throws
+// InputError if the value is unknown.
 AttentionKernels attention_kernels_of_environment();
 
 }  // namespace muo

@@ -6,14 +6,14 @@
 
 namespace muo {
 
-// Decides whether a step's update is committed; all ranks decide alike from the same totals
-// (decision compute-then-commit).
+// Decides whether a step's update is committed. All ranks come to the same decision, because they
+// decide from the same totals (decision compute-then-commit).
 
 // The totals of a step: (kRankIndices + world) fp64, summed over ranks.
 inline constexpr std::int64_t kLossTotal = 0;
 inline constexpr std::int64_t kSquaresTotal = 1;  // sum of squares of the reduced gradients
-// First of one element per rank, which only that rank writes: 0, or kNoIndex - index of the first
-// non-finite value among those that the rank holds.
+// Index of the first of `world` elements. Each rank writes only its own: 0, or kNoIndex - index of
+// the first non-finite value among those that the rank holds.
 inline constexpr std::int64_t kRankIndices = 2;
 inline constexpr double kNoIndex = 9007199254740992.0;  // 2^53: fp64 represents all integers below
 
@@ -23,8 +23,8 @@ MUO_HOST_DEVICE inline bool has_square(float x) {
   return static_cast<double>(x) * static_cast<double>(x) <= kLargestSquares;
 }
 
-// Mean and variance of the observed values: equally weighted up to kWindow values, then with
-// weights that decay by 1 - 1 / kWindow per step.
+// Mean and variance of the observed values. The first kWindow values are equally weighted; later,
+// weights decay by 1 - 1 / kWindow per step.
 struct RunningMoments {
   static constexpr std::int64_t kWindow = 128;
   std::int64_t count = 0;
@@ -32,15 +32,15 @@ struct RunningMoments {
   double variance = 0;
 };
 
-// The statistics by which outliers are detected. State of a run: in device memory, saved in
-// checkpoints.
+// The statistics by which outliers are detected. They are state of a run: kept in device memory,
+// and saved in checkpoints.
 struct LossStatistics {
   RunningMoments loss;
   RunningMoments grad_norm;
 };
 
-// Returns by how many standard deviations `x` exceeds the mean of the values before, 0 until there
-// are kWindow of them; then adds x.
+// Returns by how many standard deviations `x` exceeds the mean of the previous values (0 until
+// there are kWindow of them), then adds x.
 MUO_HOST_DEVICE inline double observe(RunningMoments& moments, double x) {
   const double delta = x - moments.mean;
   const double deviations = moments.count >= RunningMoments::kWindow && moments.variance > 0
@@ -54,7 +54,7 @@ MUO_HOST_DEVICE inline double observe(RunningMoments& moments, double x) {
 }
 
 // Fills verdict, commit, deviations and gradient_scale. A gradient whose squares do not fit into
-// fp32 counts as non-finite, as AdamW's second moment would stay infinite for ever.
+// fp32 counts as non-finite, because AdamW's second moment would stay infinite for ever.
 MUO_HOST_DEVICE inline void decide(const HyperParameters& hyper, const double* totals,
                                    std::int64_t count, LossStatistics& statistics,
                                    StepScalars& scalars) {
@@ -91,8 +91,8 @@ struct AgreeCommitArgs {
 void agree_commit(Stream& stream, const AgreeCommitArgs& args);
 
 // found <- max(found, kNoIndex - (base + i * stride)) for the first i at which has_square(x[i]) is
-// false; unchanged if there is none. `squares`, if given, is sum_squares of x, possibly together
-// with other tensors: x is not read if that sum fits into fp32.
+// false; unchanged if there is no such i. `squares`, if given, is the sum_squares of x, or of x and
+// other tensors together; if it fits into fp32, x is not read.
 struct NoteNonfiniteArgs {
   Tensor found;         // () fp64, in-out; initially 0
   Tensor x;             // any shape, fp32 or bf16

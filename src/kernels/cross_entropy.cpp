@@ -18,13 +18,17 @@ void cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
   check.fp32_or_bf16("logits", args.logits, 2, "(n, padded vocab)");
   check.tensor("losses", args.losses, {args.logits.shape[0]});
   check.tensor("targets", args.targets, {args.logits.shape[0]}, DType::kI32);
-  check.no_overlap({{"losses", args.losses}, {"logits", args.logits}}, {{"targets", args.targets}});
+  if (args.gradient_scale) check.count("gradient_scale", args.gradient_scale, 1);
+  check.no_overlap({{"losses", args.losses}, {"logits", args.logits}},
+                   {{"targets", args.targets}, {"gradient_scale", args.gradient_scale}});
   check.that(
       0 < args.vocab && args.vocab <= args.logits.shape[1],
       "vocab " + std::to_string(args.vocab) + " does not fit logits " + args.logits.shape.text());
   check.that(args.softcap >= 0.0F, "softcap is negative or not a number");
-  cross_entropy_operation.submit(
-      stream, args, {.writes = {args.losses}, .updates = {args.logits}, .reads = {args.targets}});
+  cross_entropy_operation.submit(stream, args,
+                                 {.writes = {args.losses},
+                                  .updates = {args.logits},
+                                  .reads = {args.targets, args.gradient_scale}});
 }
 
 void soft_cap(Stream& stream, const SoftCapArgs& args) {

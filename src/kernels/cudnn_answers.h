@@ -7,8 +7,8 @@
 namespace muo {
 
 // cuDNN 9.19's support for bf16 attention on a Hopper GPU, for use where cuDNN is not available. A
-// test compares it with the answers of cuDNN itself for such a GPU's properties. `p`: AttentionSize
-// or any type with its b, t, heads and h.
+// test compares it with the answers of cuDNN itself for the properties of such a GPU. `p` is an
+// AttentionSize or any type with the members b, t, heads and h.
 template <class Problem>
 LibraryAttention cudnn_answer(const Problem& p, AttentionDirection direction, bool deterministic) {
   const bool backward = direction == AttentionDirection::kBackward;

@@ -8,7 +8,7 @@
 namespace muo {
 namespace {
 
-// Only the part of the cache that is written is counted.
+// Counts only the part of the cache that is written.
 Cost cost(const CacheAppendArgs& args) {
   return {.bytes = 4.0 * static_cast<double>(args.k.bytes())};
 }
@@ -70,7 +70,7 @@ void decode_attention(Stream& stream, const DecodeAttentionArgs& args) {
   check.that(h <= kMaxHead, concat("head size ", h, ", expected at most ", kMaxHead));
   check.that(kv_heads > 0 && heads % kv_heads == 0,
              concat(heads, " query heads cannot share ", kv_heads,
-                    " key-value heads; the second must divide the first"));
+                    " key-value heads: their number must divide that of the query heads"));
   check.that(b <= args.keys.shape[0],
              concat("q has ", b, " rows, the cache has ", args.keys.shape[0]));
   check.that(args.window >= 0,

@@ -5,9 +5,9 @@
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
-// Attention of a decode step: keys and values of earlier positions are in a cache, and each row has
-// one new query. Kernels read the positions from device memory, so that one captured step serves
-// all positions; they check that positions and slots are within the cache.
+// Attention of a decode step. Keys and values of earlier positions are in a cache, and each row has
+// one new query. Kernels read the positions from device memory, so one captured step serves all
+// positions; they check that positions and slots are within the cache.
 namespace muo {
 
 // keys[slots[i], positions[i] + j] <- k[i, j]; likewise values <- v.
@@ -22,9 +22,9 @@ struct CacheAppendArgs {
 void cache_append(Stream& stream, const CacheAppendArgs& args);
 
 // attention() with one query for each of the first b rows of the cache. The query of row i is at
-// positions[i] and sees its own key and those of at most `window` positions before, from starts[i]
-// on, all of which must be in the cache. Scores and softmax are in fp32, and probabilities are not
-// rounded. q, keys, values and out have one dtype, fp32 or bf16.
+// positions[i]. It sees its own key and the keys of up to `window` positions before it, but none
+// before starts[i]; all of them must be in the cache. Scores and softmax are in fp32, and
+// probabilities are not rounded. q, keys, values and out have one dtype, fp32 or bf16.
 struct DecodeAttentionArgs {
   Tensor out;          // (b, heads, h) out
   Tensor q;            // (b, heads, h)
@@ -41,7 +41,7 @@ void decode_attention(Stream& stream, const DecodeAttentionArgs& args);
 // Keys per thread block of a device's kernel.
 inline constexpr std::int64_t kDecodeChunk = 128;
 
-// fp32 elements of scratch that are enough on the host and on a device.
+// Scratch in fp32 elements that is enough on the host and on a device.
 std::int64_t decode_attention_workspace(std::int64_t b, std::int64_t heads, std::int64_t capacity,
                                         std::int64_t h);
 

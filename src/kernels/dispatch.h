@@ -7,7 +7,7 @@
 namespace muo {
 
 // Calls body.operator()<T>() with the storage type of a kernel's tensors, float or BF16. Kernels
-// load and store either as fp32 (simd.h), so one template serves both.
+// load and store both as fp32 (simd.h), so one template serves both.
 template <class Body>
 void dispatch(DType dtype, const Body& body) {
   if (dtype == DType::kBF16) return body.template operator()<BF16>();
@@ -22,7 +22,7 @@ void dispatch_both(DType a, DType b, const Body& body) {
            [&]<class A>() { dispatch(b, [&]<class B>() { body.template operator()<A, B>(); }); });
 }
 
-// The elements of a tensor, null if it is absent.
+// The elements of a tensor, or null if it is absent.
 template <class T>
 T* data_or_null(const Tensor& t) {
   return t ? t.as<T>() : nullptr;

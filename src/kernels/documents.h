@@ -7,10 +7,10 @@
 
 namespace muo {
 
-// Starts of documents that are packed into rows and each begin with `document_token`: starts[r, i]
-// is the position in row r of the last such token at or before i, 0 if there is none. So 0 <=
-// starts[r, i] <= i, starts are non-decreasing in a row, and position i begins a document, or its
-// row, iff starts[r, i] == i.
+// Finds the starts of documents that are packed into rows and each begin with `document_token`:
+// starts[r, i] is the position in row r of the last such token at or before i, or 0 if there is
+// none. Hence 0 <= starts[r, i] <= i, starts are non-decreasing in a row, and position i begins a
+// document, or its row, iff starts[r, i] == i.
 struct DocumentStartsArgs {
   Tensor starts;  // (b, t) int32 out
   Tensor tokens;  // (b, t) int32

@@ -11,8 +11,8 @@
 namespace muo {
 
 // y <- elements [begin, begin + numel(y)) of a tensor's initial values. Element i depends only on
-// i, `init` and the seed and name of `random`, which has the tensor's name: its bits are the same
-// on every backend and CPU, however the tensor is split.
+// i, `init`, and the seed and name of `random`, which has the tensor's name. Its bits are therefore
+// the same on every backend and CPU, however the tensor is split.
 struct DrawArgs {
   Tensor y;           // any shape, read as flat, out: fp32, or uint16 lower halves (split_float.h)
   Tensor upper = {};  // bf16, out: upper halves, if y is uint16
@@ -23,10 +23,10 @@ struct DrawArgs {
 };
 void draw(Stream& stream, const DrawArgs& args);
 
-// The arithmetic of all backends. Contracted multiply-adds cannot change its results, as each
-// addition is to an exact product or to a quotient.
+// The arithmetic of all backends. Contraction to fused multiply-adds cannot change its results,
+// because each addition is to an exact product or to a quotient.
 
-// An element of a random kind, from the two words of its draw.
+// An element of a random kind, computed from the two words of its draw.
 template <InitialValues::Kind kKind>
 MUO_HOST_DEVICE inline float random_value(float a, std::uint32_t first, std::uint32_t second) {
   using Kind = InitialValues::Kind;

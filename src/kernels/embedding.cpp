@@ -8,7 +8,7 @@
 namespace muo {
 namespace {
 
-// Only the tokens' rows of the table are counted.
+// Counts only the rows of the table that tokens refer to.
 Cost cost(const EmbeddingArgs& args) {
   return {.bytes = static_cast<double>(2 * args.y.bytes() + args.tokens.bytes())};
 }
@@ -58,7 +58,7 @@ void embedding_backward(Stream& stream, const EmbeddingBackwardArgs& args) {
     check.rank("scale", args.scale, 2, "(n, groups)");
     check.that(args.scale.shape[0] == args.tokens.shape[0] && args.scale.shape[1] > 0 &&
                    args.dtable.shape[1] % args.scale.shape[1] == 0,
-               "scale is not (n, groups) with groups that divide c");
+               "scale is not (n, groups), or groups does not divide c");
   }
   check.tensor("groups", args.groups,
                {token_groups_size(args.tokens.numel(), args.dtable.shape[0])}, DType::kI32);

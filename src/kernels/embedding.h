@@ -25,10 +25,11 @@ constexpr std::int64_t token_groups_size(std::int64_t n, std::int64_t vocab) {
   return vocab + 1 + n;
 }
 
-// dtable[v] <- [dtable[v] if accumulate] + sum of dy[i] over tokens[i] == v, in the order of i, so
-// deterministic. With `scale`, column group k of dy[i] is multiplied by scale[i, k]. Without
-// accumulate, rows of absent tokens become zero. The sum, including the old dtable[v], is in fp32;
-// for a bf16 dtable it is rounded once, to nearest, at the end.
+// dtable[v] <- [dtable[v] if accumulate] + sum of dy[i] over all i with tokens[i] == v. Terms
+// are added in the order of i, so the result is deterministic. If `scale` is given, column group
+// k of dy[i] is multiplied by scale[i, k]. Without accumulate, rows of absent tokens become
+// zero. The sum, including the old dtable[v], is in fp32; for a bf16 dtable it is rounded once,
+// to nearest, at the end.
 struct EmbeddingBackwardArgs {
   Tensor dtable;      // (v, c) fp32 or bf16 out, or in-out if accumulate
   Tensor dy;          // (n, c) fp32 or bf16

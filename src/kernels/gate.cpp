@@ -6,8 +6,8 @@
 namespace muo {
 namespace {
 
-// Bytes of gates, tokens, and the channels of x that the gates read. Only the tokens' rows of the
-// table are counted, as often as v is.
+// Bytes of gates, tokens, and those channels of x that the gates read. Of the table, only the rows
+// of the tokens are counted, as often as v is.
 template <class Args>
 double gate_bytes(const Args& args) {
   return static_cast<double>(args.gates.bytes() + args.tokens.bytes() +
@@ -25,7 +25,7 @@ Operation<ValueEmbeddingBackwardArgs> value_backward("value_embedding_backward",
 Operation<SmearArgs> smear_forward("smear");
 Operation<SmearBackwardArgs> smear_back("smear_backward");
 
-// Checks the inputs that both directions of the value embedding share.
+// Checks the inputs that forward and backward of the value embedding share.
 template <class Args>
 void check_value_inputs(ArgumentCheck& check, const Args& args, const Tensor& v) {
   const DType dtype = args.x.dtype;
@@ -37,7 +37,7 @@ void check_value_inputs(ArgumentCheck& check, const Args& args, const Tensor& v)
   check.that(args.weight.shape[1] <= args.x.shape[1], "the gate reads more channels than x has");
   check.that(args.weight.numel() <= kMaxGateWeights, "more gate weights than kMaxGateWeights");
   check.that(heads > 0 && args.table.shape[1] % heads == 0,
-             "the table's rows do not divide into heads");
+             "the table's rows cannot be divided into heads");
   check.tensor("v or dv", v, {n, args.table.shape[1]}, dtype);
   check.tensor("gates", args.gates, {n, heads});
   check.tensor("tokens", args.tokens, {n}, DType::kI32);
@@ -50,7 +50,7 @@ void check_smear_inputs(ArgumentCheck& check, const Args& args) {
   check.rank("weight", args.weight, 2, "(1, g)");
   check.that(args.weight.numel() <= kMaxGateWeights, "more gate weights than kMaxGateWeights");
   check.that(args.weight.shape[0] == 1 && args.weight.shape[1] <= args.x.shape[2],
-             "weight is not (1, g) with g up to c");
+             "weight is not (1, g) with g at most c");
   check.tensor("lambda", args.lambda, {1});
 }
 

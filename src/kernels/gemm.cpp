@@ -64,7 +64,8 @@ void gemm(Stream& stream, const GemmArgs& args) {
 
 void use_gemm_table(const GemmTableUse& use) {
   if (device.use_table == nullptr)
-    throw InputError("a table of GEMM algorithms is for GPUs: the host has a single algorithm");
+    throw InputError(
+        "tables of GEMM algorithms are only for GPUs: the host has a single algorithm");
   device.use_table(use);
 }
 

@@ -18,7 +18,7 @@ void write_metrics(Stream& stream, const WriteMetricsArgs& args) {
     check.rank("squares", args.squares, 2, "(params, 3)", DType::kF64);
     check.that(args.squares_ring.dtype == DType::kF64 &&
                    args.squares_ring.numel() == metrics_slots(args.ring) * args.squares.numel(),
-               "squares_ring does not have the slots of ring");
+               "squares_ring and ring have different numbers of slots");
   }
   operation.submit(stream, args,
                    {.writes = {args.ring, args.squares_ring},

@@ -8,15 +8,15 @@
 
 namespace muo {
 
-// One step's record in the metrics ring (pinned host memory). `sequence` is written last: a reader
-// that finds step + 1 there finds all of that step's record.
+// One step's record in the metrics ring (pinned host memory). `sequence` is written last: if a
+// reader finds step + 1 there, the record of that step is complete.
 struct MetricsRecord {
   std::int64_t sequence = 0;  // step + 1; 0: never written
   std::int64_t step = 0;
   std::int64_t updates = 0;  // after this step
   std::int32_t committed = 0;
   Verdict verdict = Verdict::kOrdinary;
-  // Standard deviations above the mean of the steps before.
+  // Standard deviations above the mean of the previous steps.
   float loss_deviations = 0, norm_deviations = 0;
   float gradient_scale = 1;  // clipping
   // Rank and index of the first non-finite value (optim/nonfinite_value.h); -1: none.
@@ -26,10 +26,10 @@ struct MetricsRecord {
   float muon_momentum = 0;
   float muon_weight_decay = 0;
   double loss = 0;       // mean over the global batch, nats per token
-  double grad_norm = 0;  // L2 over all parameters, of the mean gradient, before clipping
+  double grad_norm = 0;  // L2 norm of the mean gradient over all parameters, before clipping
 };
 
-// Fills all of a record but its sequence.
+// Fills all of a record except its sequence.
 MUO_HOST_DEVICE inline void fill_record(const StepScalars& scalars, const double* totals,
                                         std::int64_t count, MetricsRecord& record) {
   record.step = scalars.step;
@@ -54,8 +54,8 @@ MUO_HOST_DEVICE inline void fill_record(const StepScalars& scalars, const double
   record.bad_index = highest > 0 ? static_cast<std::int64_t>(kNoIndex - highest) : -1;
 }
 
-// ring[step % slots] <- the record, squares_ring[step % slots] <- squares. Enqueue before
-// finish_step.
+// ring[step % slots] <- the record, squares_ring[step % slots] <- squares. Enqueue
+// before finish_step.
 struct WriteMetricsArgs {
   Tensor ring;               // (slots * sizeof(MetricsRecord)) bytes, pinned
   Tensor totals;             // (kRankIndices + world) fp64 (kernels/commit.h)

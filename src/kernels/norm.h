@@ -5,7 +5,7 @@
 
 namespace muo {
 
-// torch.nn.functional.rms_norm's default, fp32's machine epsilon.
+// The default of torch.nn.functional.rms_norm: fp32's machine epsilon.
 inline constexpr float kRmsNormEps = 1.1920929e-7F;
 
 // y = x * rstd, rstd = 1 / sqrt(mean(x^2, last axis) + eps); no learned weight.
@@ -19,9 +19,9 @@ struct RmsNormArgs {
 };
 void rms_norm(Stream& stream, const RmsNormArgs& args);
 
-// dx <- [dx if accumulate] + rstd * (dy - y * mean(dy * y, last axis)). Needs y, not x, so that the
-// forward may overwrite x. Exact for eps > 0 too, as rstd includes eps. dx may be dy. dx, dy and y
-// have one dtype, fp32 or bf16.
+// dx <- [dx if accumulate] + rstd * (dy - y * mean(dy * y, last axis)). Needs y, not x, so the
+// forward pass may overwrite x. Exact for eps > 0 too, because rstd includes eps. dx may be dy. dx,
+// dy and y have one dtype, fp32 or bf16.
 struct RmsNormBackwardArgs {
   Tensor dx;    // (n, c) out, or in-out if accumulate
   Tensor dy;    // (n, c)

@@ -13,8 +13,8 @@ std::vector<OperationBase*>& operations() {
 
 }  // namespace
 
-// Function-local statics: operations and kernels register during static initialisation, in any
-// order.
+// Function-local statics: operations and kernels register during static
+// initialisation, in any order.
 Kernels& kernels_of(std::type_index arguments) {
   static std::unordered_map<std::type_index, Kernels> all;
   return all[arguments];  // references stay valid

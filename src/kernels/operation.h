@@ -12,16 +12,16 @@
 
 namespace muo {
 
-// The kernel of each backend for one type of arguments; null if it has none.
+// The kernel of each backend for one type of arguments; null if a backend has none.
 struct Kernels {
   using AnyFunction = void (*)();
   AnyFunction host = nullptr;  // void (*)(const Args&)
   AnyFunction cuda = nullptr;  // void (*)(NativeStream, const Args&)
 };
-// The entry for a type of arguments, created at first use.
+// Returns the entry for a type of arguments, which is created at first use.
 Kernels& kernels_of(std::type_index arguments);
 
-// Registers the kernels of a backend's file when the library that contains them is loaded; at most
+// Registers the kernels in a backend's file when the library that contains them is loaded; at most
 // one kernel per type of arguments. Define it at the end of the file.
 struct KernelRegistration {
   template <class... Args>
@@ -58,17 +58,17 @@ class OperationBase {
   std::type_index arguments_;
 };
 
-// The tensors that an operation writes, updates in place (in-out), and reads; absent tensors are
-// skipped.
+// The tensors that an operation writes, updates in place (in-out) and reads. Absent
+// tensors are skipped.
 struct Touched {
   std::initializer_list<Tensor> writes;
   std::initializer_list<Tensor> updates = {};
   std::initializer_list<Tensor> reads;
 };
 
-// A POD of arguments and a kernel per backend. Define one object per operation at namespace scope
-// in its .cpp; the public function checks the arguments, then calls submit. Dispatch happens once,
-// at capture; a replay calls the kernel directly.
+// An operation: a POD of arguments and a kernel per backend. Define one object per operation at
+// namespace scope in its .cpp; the public function checks the arguments, then calls submit.
+// Dispatch happens once, at capture; a replay calls the kernel directly.
 template <class Args>
 class Operation final : public OperationBase {
   static_assert(std::is_trivially_copyable_v<Args>);
@@ -76,8 +76,8 @@ class Operation final : public OperationBase {
  public:
   using CostOf = Cost (*)(const Args&);  // cost of the host's kernel
 
-  // Give `cost` if the operation is not bound by memory bandwidth, or if it does not move all bytes
-  // of its tensors.
+  // Give `cost` if memory bandwidth does not bound the operation, or if the operation does not move
+  // all bytes of its tensors.
   explicit Operation(std::string_view name, CostOf cost = nullptr)
       : OperationBase(name, typeid(Args)), cost_(cost) {}
 

@@ -27,12 +27,19 @@ void check_sum(std::string_view name, const Args& args) {
 
 void sum(Stream& stream, const SumArgs& args) {
   check_sum("sum", args);
-  sum_operation.submit(stream, args, {.writes = {args.out}, .reads = {args.x}});
+  if (args.scale) ArgumentCheck("sum").count("scale", args.scale, 1);
+  sum_operation.submit(stream, args,
+                       {.writes = {args.accumulate ? Tensor{} : args.out},
+                        .updates = {args.accumulate ? args.out : Tensor{}},
+                        .reads = {args.x, args.scale}});
 }
 
 void sum_squares(Stream& stream, const SumSquaresArgs& args) {
   check_sum("sum_squares", args);
-  sum_squares_operation.submit(stream, args, {.writes = {args.out}, .reads = {args.x}});
+  sum_squares_operation.submit(stream, args,
+                               {.writes = {args.accumulate ? Tensor{} : args.out},
+                                .updates = {args.accumulate ? args.out : Tensor{}},
+                                .reads = {args.x}});
 }
 
 void loss_totals(Stream& stream, const LossTotalsArgs& args) {

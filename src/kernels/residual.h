@@ -25,13 +25,13 @@ struct MixNormArgs {
 };
 void mix_norm(Stream& stream, const MixNormArgs& args);
 
-// The backward of mix_norm, in one pass. With d the gradient of `mixed`, in dx's dtype,
+// The backward pass of mix_norm, fused. With d the gradient of `mixed`, in dx's dtype,
 //   d = [dx if add_dx] + rstd * (dy - y * mean(dy * y, last axis)),
 // it computes
 //   dalpha <- [dalpha +] sum(d x);   dbeta <- [dbeta +] sign sum(d z)
 //   dz <- [dz if add_dz] + sign beta d;   dx <- alpha d
-// With alpha, y is recomputed from x and z, with the forward's bits; without, it is read. An absent
-// alpha or beta has no gradient. Sums run in a fixed order.
+// With alpha, y is recomputed from x and z, with the same bits as in the forward pass; without
+// alpha, y is read. An absent alpha or beta has no gradient. Sums run in a fixed order.
 struct MixNormBackwardArgs {
   Tensor dx;           // (n, c) out, or in-out if add_dx
   Tensor dz = {};      // (n, c), given with beta

@@ -13,8 +13,8 @@ Operation<RotaryTableArgs> table("rotary_table");
 Operation<RotaryNormArgs> forward("rotary_norm");
 Operation<RotaryNormBackwardArgs> backward("rotary_norm_backward");
 
-// Checks that x is (b, t, heads, h) with an even h, and that the tables have a row for each
-// position.
+// Checks that x is (b, t, heads, h) with an even h, and that the tables have a row
+// for each position.
 void check_rows(ArgumentCheck& check, std::string_view name, const Tensor& x, const Tensor& cos,
                 const Tensor& sin, const Tensor& rstd, std::int64_t first_position) {
   check.fp32_or_bf16(name, x, 4, "(b, t, heads, h)");

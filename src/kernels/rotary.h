@@ -8,8 +8,8 @@
 
 namespace muo {
 
-// cos and sin of p * base^(-2 j / h) for positions p < t and j < h/2, computed in double.
-// Computed once, at start-up. Su et al. 2021, "RoFormer", in the split-halves layout.
+// cos and sin of p * base^(-2 j / h) for positions p < t and j < h/2, evaluated in double, once, at
+// start-up. Su et al. 2021, "RoFormer", in the split-halves layout.
 struct RotaryTableArgs {
   Tensor cos;  // (t, h/2) out, fp32 or bf16
   Tensor sin;  // (t, h/2) out, cos' dtype
@@ -35,9 +35,9 @@ struct RotaryNormArgs {
 };
 void rotary_norm(Stream& stream, const RotaryNormArgs& args);
 
-// In place on the gradient: dx holds d(output) on entry, d(input) on return. `y` is the forward's
-// output: with yhat = y / scale, dr = scale * rstd * (dy - yhat * mean(dy * yhat)), then the
-// inverse rotation. All tensors but rstd have one dtype, fp32 or bf16.
+// In place on the gradient: dx holds d(output) on entry, d(input) on return. `y` is the output of
+// the forward pass: with yhat = y / scale, dr = scale * rstd * (dy - yhat * mean(dy * yhat)), then
+// the inverse rotation. All tensors except rstd have one dtype, fp32 or bf16.
 struct RotaryNormBackwardArgs {
   Tensor dx;    // (b, t, heads, h) in-out
   Tensor y;     // (b, t, heads, h)
@@ -47,7 +47,7 @@ struct RotaryNormBackwardArgs {
   float scale = 1.0F;
 };
 void rotary_norm_backward(Stream& stream, const RotaryNormBackwardArgs& args);
-// The argument checks of rotary_norm_backward, for an operation that fuses it; throws Error.
+// Checks the arguments of rotary_norm_backward, for an operation that fuses it. Throws Error.
 void check_arguments(const RotaryNormBackwardArgs& args);
 
 }  // namespace muo

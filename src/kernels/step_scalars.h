@@ -13,21 +13,22 @@ inline constexpr int kMaxAdamGroups = 8;
 
 // Hyper-parameters of one AdamW group.
 struct AdamHyper {
-  double lr = 0;  // initial; a step's is lr * lr_multiplier
+  double lr = 0;  // initial; in a step, lr * lr_multiplier is used
   double beta1 = 0, beta2 = 0;
   double eps = 0;
   double weight_decay = 0;  // not scheduled
 };
 
-// All optimizer settings that differ between runs or trials of a sweep, including the schedules. In
-// device memory, so that changing them needs no new capture. make_hyper_parameters() fills it.
+// All optimizer settings that differ between runs or trials of a sweep, including the
+// schedules. They are in device memory, so that changing them needs no new capture.
+// make_hyper_parameters() fills them.
 struct HyperParameters {
   std::int64_t iterations = 1;  // N, the horizon of the schedules
   std::int64_t warmup_steps = 0;
   std::int64_t warmdown_steps = 0;  // W = rint(warmdown_ratio * N), half to even
   double final_lr_frac = 0;
-  double matrix_lr = 0;                  // Muon's, initial
-  double muon_beta2 = 0;                 // NorMuon's factored variance
+  double matrix_lr = 0;                  // Muon's learning rate, initial
+  double muon_beta2 = 0;                 // decay of NorMuon's factored variance
   double muon_weight_decay = 0;          // initial; decays to zero
   std::int64_t linear_weight_decay = 0;  // 0: cosine decay, else linear
   double muon_momentum_start = 0, muon_momentum_peak = 0, muon_momentum_end = 0;
@@ -35,22 +36,22 @@ struct HyperParameters {
   std::int64_t muon_nesterov = 1;       // 0: plain momentum
   AdamHyper adam[kMaxAdamGroups] = {};
   // The numerics guard (kernels/commit.h); 0 turns each off.
-  double max_grad_norm = 0;        // larger gradients are scaled down to this norm
-  double outlier_deviations = 0;   // outliers exceed the mean by more standard deviations
-  std::int64_t skip_outliers = 0;  // 1: their updates are not committed
+  double max_grad_norm = 0;        // gradients of larger norm are scaled down to this norm
+  double outlier_deviations = 0;   // outliers exceed the mean by more standard deviations than this
+  std::int64_t skip_outliers = 0;  // 1: updates of outlier steps are not committed
 };
 
 enum class Verdict : std::int32_t { kOrdinary, kOutlier, kNotFinite };
 
-// A step's scalars, which every optimizer kernel reads on the device. Only `step` and `updates` are
-// state (both are saved in checkpoints); advance_step recomputes the rest from them.
+// The scalars of a step, which every optimizer kernel reads on the device. Only `step` and
+// `updates` are state (both are saved in checkpoints); advance_step recomputes the rest from them.
 struct StepScalars {
-  std::int64_t step = 0;     // consumed batches; position in the schedules
+  std::int64_t step = 0;     // batches consumed; position in the schedules
   std::int64_t updates = 0;  // committed updates; Adam's t is updates + 1
   // decide()'s results, the same on all ranks (kernels/commit.h):
   std::int32_t commit = 0;  // 1: state and weights are written
   Verdict verdict = Verdict::kOrdinary;
-  float gradient_scale = 1;  // clipping: commits multiply gradients by this
+  float gradient_scale = 1;  // for clipping: commits multiply gradients by it
   float loss_deviations = 0, norm_deviations = 0;
   float lr_multiplier = 0;
   float muon_momentum = 0;
@@ -65,8 +66,8 @@ struct StepScalars {
 };
 
 // The schedules of nanochat's base_train.py (docs/spec/optimizer.md, "Schedules"), in double. `it`
-// is the 0-based step; beyond the horizon the final values hold. Inline, so that every backend's
-// kernel and the logger evaluate the same code.
+// is the 0-based step; beyond the horizon the final values hold. Inline, so that the kernels of all
+// backends and the logger evaluate the same code.
 MUO_HOST_DEVICE inline double lr_multiplier_at(const HyperParameters& hyper, std::int64_t it) {
   if (it < hyper.warmup_steps)
     return static_cast<double>(it + 1) / static_cast<double>(hyper.warmup_steps);
@@ -78,7 +79,7 @@ MUO_HOST_DEVICE inline double lr_multiplier_at(const HyperParameters& hyper, std
 }
 
 MUO_HOST_DEVICE inline double muon_momentum_at(const HyperParameters& hyper, std::int64_t it) {
-  if (it < hyper.muon_momentum_ramp) {  // in a short run the ramp has priority over the warmdown
+  if (it < hyper.muon_momentum_ramp) {  // in short runs, the ramp has priority over the warmdown
     const double p = static_cast<double>(it) / static_cast<double>(hyper.muon_momentum_ramp);
     return (1.0 - p) * hyper.muon_momentum_start + p * hyper.muon_momentum_peak;
   }

@@ -32,7 +32,7 @@ void symmetric_product(Stream& stream, const SymmetricProductArgs& args) {
   const std::int64_t k = args.a.shape[args.transpose_a ? 1 : 2];
   check.tensor("a", args.a, args.transpose_a ? Shape{batch, k, n} : Shape{batch, n, k},
                args.d.dtype);
-  check.that(k > 0 || args.d.numel() == 0, "a has no columns to multiply");
+  check.that(k > 0 || args.d.numel() == 0, "a has no columns");
   constexpr std::int64_t kMax = std::numeric_limits<int>::max();  // limit of the BLAS interface
   check.that(n <= kMax && k <= kMax, "an extent is above 2^31 - 1");
   check.no_overlap("d", args.d, "a", args.a);

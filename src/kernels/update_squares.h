@@ -36,8 +36,8 @@ struct UpdatePiece {
 };
 
 // sums[param] += the sum of the parts of its pieces, in order. Pieces of a parameter must be
-// adjacent. A GPU reads `pieces` when this is enqueued, the host when it runs, so they must outlive
-// the graph.
+// adjacent. A GPU reads `pieces` when the operation is enqueued, the host when it runs; they must
+// outlive the graph.
 struct SumUpdateSquaresArgs {
   Tensor sums;     // (params, 3) fp64, in-out: UpdateSquares
   Tensor squares;  // (parts, 3) fp64

@@ -15,7 +15,7 @@ namespace {
 
 using Pair = std::pair<std::int32_t, std::int32_t>;
 
-// Counts the pairs of neighbouring tokens, and lists the words in which each may occur.
+// Counts the pairs of neighbouring tokens and lists the words in which each pair may occur.
 class PairTable {
  public:
   struct Entry {
@@ -58,14 +58,14 @@ class PairTable {
 };
 
 struct Word {
-  std::size_t begin = 0, size = 0;  // range of its tokens in MergeSearch::tokens_
+  std::size_t begin = 0, size = 0;  // its tokens' range in MergeSearch::tokens_
   std::int64_t count = 0;
 };
 
 struct Candidate {
   std::int64_t count = 0;
   Pair pair;
-  // True if `other` is merged first.
+  // True if `other` is to be merged first.
   bool operator<(const Candidate& other) const {
     return std::tuple(count, other.pair) < std::tuple(other.count, pair);
   }
@@ -79,7 +79,7 @@ class MergeSearch {
       tokens_.push_back(static_cast<unsigned char>(c));
   }
 
-  // Appends to `merges` and `vocabulary` until the latter has `tokens` tokens.
+  // Appends to `merges` and `vocabulary` until `vocabulary` has `tokens` tokens.
   void run(std::int64_t tokens, data::Vocabulary& vocabulary, std::vector<data::Merge>& merges) {
     count_all();
     while (vocabulary.size() < tokens && !candidates_.empty()) {

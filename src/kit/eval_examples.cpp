@@ -31,10 +31,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Tasks in the order of evaluation, with CORE's task types.
+// Tasks in the order of evaluation, with the types of CORE's tasks.
 struct Tasks {
   std::vector<data::TokenTask> tasks;
-  std::vector<std::string> core_types;  // types of CORE's tasks, which are the last ones
+  std::vector<std::string> core_types;  // types of CORE's tasks, which come last
 
   [[nodiscard]] std::size_t first_of_core() const { return tasks.size() - core_types.size(); }
 };
@@ -46,7 +46,7 @@ class TokenizerOfRun {
         tokenizer_(trainer::open_run_tokenizer(checkpoint)) {
     if (tokenizer_ == nullptr)
       throw trainer::input_error(
-          "{}: the tokenizer that it was trained with is unknown: put its tokenizer.json into the "
+          "{}: the tokenizer of its training is unknown: put the tokenizer.json into the "
           "run's directory, or beside the checkpoint",
           checkpoint.path().string());
     if (tokenizer_->vocab_size() > vocab_size)
@@ -85,7 +85,7 @@ Tasks read_tasks(const trainer::ExampleOptions& options, const trainer::Checkpoi
   return out;
 }
 
-// Progress line while the rows of all tasks are computed.
+// The progress line while the rows of all tasks are evaluated.
 class ExampleView {
  public:
   ExampleView(int fd, std::span<const data::TokenTask> tasks) : terminal_(fd) {
@@ -177,7 +177,7 @@ void print_text(const trainer::EvalOptions& options, const trainer::Checkpoint& 
   if (cropped > 0)
     say(stdout,
         fmt::format(
-            "{} of {} rows are longer than {} tokens and lost their beginning (--row-tokens)\n",
+            "{} of {} rows are longer than {} tokens and were cut at the start (--row-tokens)\n",
             grouped(cropped), grouped(rows), row_tokens));
 }
 

@@ -124,6 +124,9 @@ std::string trace_dot(const GraphTrace& trace) {
     for (const std::uint32_t before : node.after)
       edges += concat("  n", before, " -> n", i, ";\n");
   }
+  for (const GraphTrace::Loop& loop : trace.loops)
+    edges += concat("  n", loop.end - 1, " -> n", loop.begin,
+                    " [style=dashed, label=\"next pass\", constraint=false];\n");
   std::string out = "digraph step {\n  node [shape=box];\n";
   for (const auto& [stream, nodes] : columns)
     out += concat("  subgraph cluster_", stream, " {\n    label=\"stream ", stream, "\";\n", nodes,

@@ -40,7 +40,8 @@ class TraceOrder {
 void check_races(const GraphTrace& trace);
 
 // The graph in Graphviz' language: one node per task, with its number and name, in a cluster per
-// stream; edges from each node to those that wait for it.
+// stream; edges from each node to those that wait for it, and a dashed one from the end of a loop's
+// pass to the beginning of the next.
 std::string trace_dot(const GraphTrace& trace);
 
 }  // namespace muo

@@ -26,8 +26,8 @@ void Rendezvous::arrive(const std::function<void()>& leader, std::string_view si
   if (generation_ == mine) throw_if_released();
 }
 
-// The leader runs unlocked, as it may take long, or hang, while another thread breaks the barrier.
-// The other ranks wait for it even then, as it may use their data.
+// The leader runs without the lock, because it may take a long time, or hang until another thread
+// breaks the barrier. Even then the other ranks wait for it, because it may use their data.
 void Rendezvous::lead(std::unique_lock<std::mutex>& lock, const std::function<void()>& leader) {
   std::exception_ptr failure;
   if (leader) {

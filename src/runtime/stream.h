@@ -46,7 +46,20 @@ struct GraphTrace {
     Cost cost = {};
     std::string_view phase = {};  // ProfileRange::phase() when it was enqueued
   };
+  // Nodes [begin, end), which are one pass of a loop. The node before them sets the loop's counter
+  // to 0; the last of them adds 1 to it.
+  struct Loop {
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+  };
   std::vector<Node> nodes;
+  std::vector<Loop> loops;  // in order, disjoint
+};
+
+// Counter of a loop: int64 scalars in device memory.
+struct LoopCounter {
+  Tensor passes;  // completed so far; the loop writes it
+  Tensor count;   // passes to make
 };
 
 // Time of a node's replays, in seconds.
@@ -91,6 +104,16 @@ class Stream {
   // running it. If `body` throws, or a branch is not joined to this stream, the capture is
   // discarded, every stream is usable again, and this throws.
   [[nodiscard]] virtual std::unique_ptr<Graph> capture(const std::function<void()>& body) = 0;
+
+  // Runs `body` counter.count times; counter.passes is the index of the current pass. In a capture
+  // this becomes a loop of the graph (CUDA: a conditional WHILE node), which reads the count at
+  // every replay: `body` is captured once, and `count` is ignored. Then every branch must be joined
+  // to this stream before the loop and at the end of `body`, where events recorded before the loop
+  // are invalid; call it on the stream that captures. Outside a capture, `count` must equal
+  // counter.count. Loops do not nest. On GPUs, `body` may only hold kernels of this device, and
+  // copies and fills of device memory or mapped host memory.
+  virtual void loop(const LoopCounter& counter, std::int64_t count,
+                    const std::function<void()>& body) = 0;
 
   // dst <- src, of equal numel and dtype, on this device or between it and host memory. The regions
   // must not overlap.

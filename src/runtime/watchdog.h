@@ -53,8 +53,8 @@ class StuckDetector {
         idle_elsewhere_(std::move(idle_elsewhere)),
         ranks_(ranks),
         silence_(ranks) {}
-  // `now`: state of the ranks, `elapsed` after the last call. Call it often, compared with the
-  // timeouts.
+  // To be called at intervals much shorter than the timeouts: `elapsed` is the time since the last
+  // call, `now` the state of the ranks.
   [[nodiscard]] std::optional<Stuck> after(Timeouts::Time elapsed,
                                            std::span<const RankProgress::View> now);
 

@@ -38,7 +38,7 @@ std::vector<char*> pointers(Words& words) {
   return out;
 }
 
-// Command of each process: the given one, on one device.
+// The command of each process: the given command, on one device.
 Words command_of_one(const TrainOptions& options) {
   Words out = {std::filesystem::read_symlink("/proc/self/exe").string()};
   const std::vector<std::string>& arguments = options.run.arguments;
@@ -69,12 +69,13 @@ bool is_on_path(std::string_view program) {
 }
 
 // Starts Open MPI's launcher, which ends when this process does. Its processes outlive this one by
-// at most the second that mpirun allows them.
+// at most the second that mpirun grants them.
 pid_t start_mpirun(const Words& command, std::int64_t processes) {
   if (!is_on_path("mpirun"))
     throw InputError(
-        "--process-per-device: processes on a CPU communicate by Open MPI, but mpirun is missing: "
-        "`apt-get install openmpi-bin`, or leave it out: one process drives all devices");
+        "--process-per-device: processes on CPUs communicate through Open MPI, but mpirun is "
+        "missing: "
+        "`apt-get install openmpi-bin`, or omit the option: then one process drives all devices");
   Words words = {"mpirun", "-n", std::to_string(processes), "--oversubscribe", "--bind-to", "none"};
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   words.insert(words.end(), command.begin(), command.end());
@@ -82,8 +83,8 @@ pid_t start_mpirun(const Words& command, std::int64_t processes) {
   const pid_t parent = ::getpid(), pid = ::fork();
   if (pid < 0) throw Error(concat("mpirun does not start: ", system_error_text(errno)));
   if (pid > 0) return pid;
-  // In a process group of its own, which may not read the terminal, so that a signal of the
-  // terminal arrives once, forwarded by the parent.
+  // The child gets its own process group, which may not read the terminal, so that a signal from
+  // the terminal arrives once, forwarded by the parent.
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   const int nothing = ::open("/dev/null", O_RDONLY);
@@ -95,7 +96,8 @@ pid_t start_mpirun(const Words& command, std::int64_t processes) {
   ::_exit(127);
 }
 
-// Waits for a process and returns its exit code as a shell does; -1: there is none.
+// Waits for a process. Returns its exit code as a shell reports it, or -1 if there is no such
+// process.
 int wait_for(pid_t pid) {
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0)
@@ -118,8 +120,8 @@ class Processes {
       sigset_t none;
       sigemptyset(&none);
       posix_spawnattr_setsigmask(&attributes, &none);
-      // In a process group of its own: a signal of the terminal arrives once, forwarded by this
-      // process.
+      // Each process gets its own process group, so that a signal from the terminal arrives once,
+      // forwarded by this process.
       posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
       const int error = ::posix_spawn(&pid, words.front().c_str(), nullptr, &attributes,
                                       pointers(words).data(), environ);
@@ -166,7 +168,7 @@ int start_processes(const TrainOptions& options) {
   if (group.plugin == nullptr) {
     const StopSignal signals;
     const pid_t mpirun = start_mpirun(command, group.world);
-    // mpirun kills its processes a second after other signals; SIGUSR1 it only forwards.
+    // On any other signal mpirun kills its processes after a second; it only forwards SIGUSR1.
     const auto pass_on = [mpirun](int) { ::kill(mpirun, SIGUSR1); };
     const OnStop stop(pass_on);
     if (const int early = signals.number(); early != 0) pass_on(early);

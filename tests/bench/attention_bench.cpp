@@ -1,5 +1,6 @@
 // Rates of attention and, in the same run, of sgemm, on one thread. FLOPs count visible pairs only:
-// 4 h per pair and head forward, 10 h backward, for two and five matrix products.
+// 4 h per pair and head for the forward pass and 10 h for the backward pass, for two and five
+// matrix products.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -44,7 +45,7 @@ Index visible_pairs(const test::AttentionCase& c) {
   return pairs;
 }
 
-// Arguments: b, t, heads, kv_heads, h, window, and optionally the length of documents, 0: none.
+// Arguments: b, t, heads, kv_heads, h, window and, optionally, the length of documents (0: none).
 void run(benchmark::State& state, bool backward, DType dtype, bool documents = false) {
   test::AttentionCase c{.b = state.range(0),
                         .t = state.range(1),
@@ -92,7 +93,7 @@ void documents_backward(benchmark::State& state) { run(state, true, DType::kF32,
 void documents_forward_bf16(benchmark::State& state) { run(state, false, DType::kBF16, true); }
 void documents_backward_bf16(benchmark::State& state) { run(state, true, DType::kBF16, true); }
 
-// Rows of several documents, and whole rows for comparison.
+// Rows of several documents and, for comparison, whole rows.
 void packed(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"b", "t", "heads", "kv", "h", "window", "document"});
   bench->Unit(benchmark::kMicrosecond);

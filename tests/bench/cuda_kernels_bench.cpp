@@ -1,16 +1,16 @@
-// Time of every CUDA kernel, and its share of this GPU's peak: of the bandwidth of a copy if it is
-// bound by memory, of the rate of a large bf16 product if it is bound by arithmetic, both measured
-// in the same run.
+// The time of every CUDA kernel, and its share of this GPU's peak: of the bandwidth of a copy if
+// the kernel is bound by memory, of the rate of a large bf16 product if it is bound by arithmetic.
+// Both peaks are measured in the same run.
 //   cuda_kernels_bench [--json FILE] [--filter TEXT[,TEXT...]]        -TEXT: excludes names with
 //   TEXT cuda_kernels_bench --small [--backend simt]    every kernel once at odd sizes, for memory
 //                                                  checkers; no times
 //   cuda_kernels_bench --once                      the same at full sizes, for profilers
 //   --dtype bf16|fp32; --rows N instead of 32; --gemm-table FILE: products as `muograph train
 //   --gemm-table` computes them
-// Each case is a line of standard output, and of FILE (JSON), written before the next one begins.
-// The line of a failed case has its error, and the exit code is 4 at the end, or 3 at once if the
-// device is lost; a new process continues with --from CASE. --case-seconds S: a case that takes
-// longer ends the process (SIGALRM).
+// Each case is a line of standard output, and of FILE (JSON), written before the next case begins.
+// The line of a failed case contains its error. The exit code is then 4, at the end, or 3, at once,
+// if the device is lost; a new process continues with --from CASE. With --case-seconds S, a case
+// that takes longer ends the process (SIGALRM).
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -39,7 +39,7 @@ struct Options {
   bool small = false;
   bool once = false;
   unsigned from = 0;
-  unsigned rows = 0;          // of the model's cases; 0: those of the sizes
+  unsigned rows = 0;          // of the cases of the model; 0: those of the sizes
   unsigned case_seconds = 0;  // 0: no limit
   std::string backend = "cuda";
   std::string json;
@@ -92,8 +92,8 @@ Options parse(int argc, char** argv) {
   return out;
 }
 
-// Seconds of one run: the median of launches of a graph of several runs, which takes some
-// milliseconds.
+// Seconds of one run: the median over launches of a graph of several runs, which takes
+// some milliseconds.
 double seconds_of(Stream& stream, const std::function<void(Stream&)>& run) {
   using Clock = std::chrono::steady_clock;
   const auto timed = [&](Graph& graph) {
@@ -192,8 +192,8 @@ void say(const std::string& text) {
   static_cast<void>(std::fflush(stdout));
 }
 
-// --filter: accepts names that contain one of the comma-separated texts, if there are any, and none
-// of those after a minus.
+// --filter: accepts names that contain one of the comma-separated texts, if there are any, and
+// rejects names that contain one of those after a minus.
 class Filter {
  public:
   explicit Filter(std::string_view filter) {
@@ -217,7 +217,7 @@ class Filter {
              return name.find(text) != std::string_view::npos;
            });
   }
-  // The first text that no name has contained, or empty.
+  // The first text that no name has contained; empty if there is none.
   [[nodiscard]] std::string missing() const {
     const auto text = std::ranges::find(with_, false, &Text::found);
     return text == with_.end() ? std::string{} : text->text;
@@ -254,7 +254,7 @@ class Bench {
     write(head);
   }
 
-  // True if the case succeeded; throws Error if the device is lost.
+  // Returns true if the case succeeded. Throws Error if the device is lost.
   bool run(unsigned index, const Typed& typed) {
     Json row{{"case", index}, {"dtype", name_of(typed.dtype)}};
     alarm(options_.case_seconds);

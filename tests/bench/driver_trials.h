@@ -14,7 +14,7 @@
 #  include "stand_ins/launches.h"
 #endif
 
-// Building blocks of gpu_facts.cu, the only file that includes this: kernels of one thread that
+// Building blocks of gpu_facts.cu, the only file that includes this one: kernels of one thread that
 // wait, and owners of words, streams and graphs.
 namespace muo::bench {
 namespace {
@@ -107,7 +107,7 @@ void mark(cudaStream_t stream, Word* word) { mark_kernel<<<1, 1, 0, stream>>>(wo
 void nothing(cudaStream_t stream) { nothing_kernel<<<1, 1, 0, stream>>>(); }
 #endif
 
-// --- Their operands
+// --- The operands of these kernels
 
 class Words {
  public:

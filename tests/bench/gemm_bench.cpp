@@ -24,7 +24,7 @@ namespace muo {
 namespace {
 
 struct Shape3 {
-  int m, k, n;  // of the layer: y (m, n) = x (m, k) w^T
+  int m, k, n;  // sizes of the layer y (m, n) = x (m, k) w^T
 };
 constexpr std::array<Shape3, 6> kShapes = {{{1024, 384, 1536},
                                             {1024, 1536, 384},
@@ -65,7 +65,8 @@ void own(const Product& p, Shape3 /*s*/, const test::HostTensor& a, const test::
        {.d = d, .a = a, .b = b, .transpose_a = p.transpose_a, .transpose_b = p.transpose_b});
 }
 
-// Normally distributed values that repeat after 4096, as drawing big matrices would take seconds.
+// Normally distributed values that repeat after 4096, because drawing large matrices
+// would take seconds.
 test::HostTensor matrix(Shape shape, std::string_view name, DType dtype) {
   const test::HostTensor pattern = test::random_tensor({4096}, name);
   const test::HostTensor out(shape);
@@ -75,7 +76,7 @@ test::HostTensor matrix(Shape shape, std::string_view name, DType dtype) {
   return out.rounded(dtype);
 }
 
-// In bf16 a weight gradient (TN) is fp32.
+// In bf16, weight gradients (TN) are fp32.
 void run(benchmark::State& state, Multiply multiply, const Product& product, Shape3 layer,
          DType dtype) {
   const Shape3 s = product.sizes(layer);

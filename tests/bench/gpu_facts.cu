@@ -1,11 +1,11 @@
 // Measures undocumented properties of a GPU and its driver on which our decisions depend: how many
-// hardware queues replayed graphs hold, whether ranks that share a GPU can wait for each other on
-// them, which calls wait for a whole GPU or block launches of other threads, and the time of a
+// hardware queues replayed graphs hold; whether ranks that share a GPU can wait for each other on
+// them; which calls wait for a whole GPU or block launches of other threads; and the time of a
 // node, of a copy, and of two branches instead of one.
 //   gpu_facts [--json FILE] [--small] [--backend simt] [--from N]
 // Each fact is a line of standard output, and of FILE (JSON). Kernels that wait time out; if a fact
-// takes longer than a minute nevertheless, the process ends (SIGALRM), and a new one continues with
-// --from N. Exit code 4: a measurement failed, and its line has the reason.
+// nevertheless takes longer than a minute, the process ends (SIGALRM), and a new process continues
+// with --from N. Exit code 4: a measurement failed, and its line states the reason.
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -51,8 +51,8 @@ constexpr std::size_t kQueues = 32;  // requested by CUDA_DEVICE_MAX_CONNECTIONS
 
 // --- The facts
 
-// Graphs whose first kernel waits hold hardware queues. Of 32 streams, counts those whose kernels
-// do not finish meanwhile, as they share such a queue.
+// Graphs whose first kernel waits hold hardware queues. Counts those of 32 streams whose kernels do
+// not finish in the meantime because they share such a queue.
 void queues_held(const Setting& setting, const Report& report) {
   for (const std::size_t ranks : {1U, 2U, 4U, 8U})
     for (const std::size_t branches : {1U, 2U, 3U}) {
@@ -105,7 +105,7 @@ void queues_held(const Setting& setting, const Report& report) {
 }
 
 // Graphs with the structure of a captured step: each bucket forks to the collectives, whose kernels
-// wait for all ranks, and from there to the update, and everything joins at the end.
+// wait for all ranks, and from there to the update; everything joins at the end.
 void ranks_meet(const Setting& setting, const Report& report) {
   for (const std::size_t ranks : {2U, 4U, 8U})
     for (const std::size_t branches : {1U, 3U}) {
@@ -147,8 +147,8 @@ void ranks_meet(const Setting& setting, const Report& report) {
     }
 }
 
-// While a kernel waits for the host: the time of a call, and of a concurrent launch by another
-// thread.
+// The time of a call, and of a concurrent launch by another thread, while a kernel
+// waits for the host.
 void calls_wait(const Setting& setting, const Report& report) {
   const Words pinned(Words::In::kPinned, 1);
   const Words given_up(Words::In::kGpu, 1);
@@ -212,7 +212,7 @@ void calls_wait(const Setting& setting, const Report& report) {
 }
 
 // After a kernel that waits: how many more launches a stream accepts before a launch blocks, and
-// whether other threads' launches block then, too.
+// whether launches of other threads block then, too.
 void launches_behind(const Setting& setting, const Report& report) {
   constexpr int kLaunches = 2000;
   const Words pinned(Words::In::kPinned, 2);
@@ -415,7 +415,7 @@ int run(int argc, char** argv) {
         std::from_chars(value.data(), value.data() + value.size(), from).ec != std::errc())
       throw InputError(concat("--from: expected a number, got '", value, "'"));
   }
-  // As load_cuda() does; CUDA reads it at its first call.
+  // As load_cuda() does. CUDA reads the variable at its first call.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(kQueues).c_str(), 0);
   const LoadedPlugin loaded = backend == "cuda" ? load_cuda() : load_plugin("muograph_" + backend);
   if (loaded.plugin == nullptr) throw Error(loaded.missing);

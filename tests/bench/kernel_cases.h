@@ -13,8 +13,8 @@
 #include "kernels/embedding.h"
 #include "runtime/device.h"
 
-// One case for every operation, in a device's own memory: timed on a GPU, and run by memory
-// checkers at small sizes.
+// One case for every operation, in memory of the device. Cases are timed on a GPU, and run by
+// memory checkers at small sizes.
 namespace muo::bench {
 
 struct Sizes {
@@ -31,7 +31,7 @@ inline constexpr Sizes kFull{.b = 32,
                              .vocab = 32768,
                              .padded_vocab = 32768,
                              .matrices = 12};
-// Sizes that are not multiples of vectors or tiles, and run every path of a kernel once.
+// Sizes that are not multiples of vectors or tiles, and that run every path of a kernel once.
 inline constexpr Sizes kSmall{.b = 2,
                               .t = 67,
                               .heads = 6,
@@ -41,7 +41,7 @@ inline constexpr Sizes kSmall{.b = 2,
                               .padded_vocab = 304,
                               .matrices = 3};
 
-// Owns a case's tensors; fills them through pinned memory.
+// Owns the tensors of a case, and fills them through pinned memory.
 class Tensors {
  public:
   Tensors(Device& device, Stream& stream) : device_(device), stream_(stream) {}
@@ -129,7 +129,7 @@ class Tensors {
         kBlock);
     return out;
   }
-  // `write` computes the first `block` elements on the host; the rest repeats them.
+  // `write` computes the first `block` elements on the host; the remaining elements repeat them.
   template <class Write>
   void fill(const Tensor& out, const Write& write, std::int64_t block) {
     block = std::min(block, out.numel());

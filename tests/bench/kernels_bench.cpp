@@ -1,5 +1,5 @@
-// Bytes per second of the element-wise host kernels at the sizes of a step: 1024 rows, width 384,
-// 6 heads of 64, vocabulary 50257. Bytes are those of the arguments, each read or written once.
+// Bytes per second of the element-wise host kernels at the sizes of a step: 1024 rows, width 384, 6
+// heads of 64, vocabulary 50257. Bytes are those of the arguments, each read or written once.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -138,8 +138,8 @@ void draw_initial_values(benchmark::State& state) {
 BENCHMARK(draw_initial_values<InitialValues::Kind::kUniform>);
 BENCHMARK(draw_initial_values<InitialValues::Kind::kNormal>);
 
-// Argument: the soft-cap. The logits of one round are the gradient of the last, as the arithmetic
-// does not depend on the values.
+// Argument: the soft-cap. The logits of one round are the gradient of the previous one, because the
+// arithmetic does not depend on the values.
 template <DType kType>
 void cross_entropy_with_gradient(benchmark::State& state) {
   constexpr std::int64_t kChunk = 128;
@@ -147,12 +147,14 @@ void cross_entropy_with_gradient(benchmark::State& state) {
   const HostTensor losses({kChunk});
   const HostTensor targets =
       test::random_tokens(kChunk, static_cast<std::int32_t>(kVocab), "targets");
+  const HostTensor scale({1}, std::vector{1.0F});
   measure(state, {logits, logits}, [&](Stream& stream) {
     cross_entropy(stream, {.losses = losses,
                            .logits = logits,
                            .targets = targets,
                            .vocab = kVocab,
-                           .softcap = static_cast<float>(state.range(0))});
+                           .softcap = static_cast<float>(state.range(0)),
+                           .gradient_scale = scale});
   });
 }
 BENCHMARK(cross_entropy_with_gradient<DType::kF32>)->Arg(0)->Arg(15)->Unit(benchmark::kMillisecond);

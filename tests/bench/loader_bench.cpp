@@ -1,5 +1,6 @@
-// Tokens per second of the loaders of several ranks together, from shards of 100 million tokens in
-// a temporary folder, whose documents have lengths like FineWeb's. CPU time is that of all threads.
+// Tokens per second of the loaders of several ranks together, from shards of 100 million
+// tokens in a temporary folder, whose documents have lengths like those of FineWeb. CPU time
+// is that of all threads.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -243,7 +243,8 @@ inline void add_classifier_cases(std::vector<MakeCase>& out, DType dtype) {
   out.emplace_back([dtype](Tensors& make, const Sizes& s) {
     const std::int64_t rows = std::min<std::int64_t>(s.n(), 8192);  // a chunk of the classifier
     const Tensor logits = make.normal({rows, s.padded_vocab}, dtype),
-                 losses = make.zeros({rows}, DType::kF32), targets = make.tokens(rows, s.vocab);
+                 losses = make.zeros({rows}, DType::kF32), targets = make.tokens(rows, s.vocab),
+                 scale = make.structure(1.0F).typed(DType::kF32, 1);
     return Case{.name = "cross_entropy",
                 .bytes = bytes_of({logits, logits, losses, targets}),
                 .run = [=](Stream& stream) {
@@ -252,7 +253,7 @@ inline void add_classifier_cases(std::vector<MakeCase>& out, DType dtype) {
                                          .targets = targets,
                                          .vocab = s.vocab,
                                          .softcap = 15.0F,
-                                         .gradient_scale = 1.0F});
+                                         .gradient_scale = scale});
                 }};
   });
   out.emplace_back([dtype](Tensors& make, const Sizes& s) {

@@ -1,6 +1,6 @@
-// Cost of the forms of Newton-Schulz, in CPU time of one caller: five steps for the matrices of a
-// layer's MLP, one (4 n, n) and one (n, 4 n), and for a square one. In merged forms the tall matrix
-// is transposed before and after.
+// Cost of the forms of Newton-Schulz, in CPU time of one caller: five steps for the matrices of the
+// MLP of a layer, one (4 n, n) and one (n, 4 n), and for a square matrix. In merged forms, the tall
+// matrix is transposed before and after.
 //   build/release/newton_schulz_bench --benchmark_repetitions=5
 //     --benchmark_enable_random_interleaving=true
 #include <benchmark/benchmark.h>
@@ -25,7 +25,7 @@ struct Width {
 };
 constexpr Width kWidths[] = {{"P", 384}, {"d12", 768}, {"d24", 1536}};
 
-// Runs the iteration on copies of one input, as repeated application would overflow.
+// Runs the iteration on copies of one input, because repeated application would overflow.
 class Batch {
  public:
   Batch(const Shape& shape, DType dtype, const optim::NewtonSchulzForm& form)

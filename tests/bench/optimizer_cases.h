@@ -15,7 +15,7 @@
 #include "kernels/reduce.h"
 #include "kernels/step_scalars.h"
 
-// The operations of the update, and those of a step's bookkeeping.
+// The operations of the update, and those of the bookkeeping of a step.
 namespace muo::bench {
 
 inline HyperParameters some_hyper_parameters() {
@@ -30,7 +30,7 @@ inline StepScalars committing_scalars() {
   return scalars;
 }
 
-// `dtype` is the dtype of replicas and of the iterations; masters, gradients and state are fp32.
+// `dtype` is that of replicas and of the iterations; masters, gradients and state are fp32.
 inline void add_muon_cases(std::vector<MakeCase>& out, DType dtype, bool tall) {
   struct Matrices {
     Shape shape;

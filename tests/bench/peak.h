@@ -10,12 +10,12 @@
 #include "base/threads.h"
 #include "trainer/run/device_rates.h"
 
-// Peak rates of this machine, measured in this run; other benchmarks report their share of these.
+// Peak rates of this machine, measured in this run; other benchmarks report their share of them.
 namespace muo::bench {
 
-// Seconds of the fastest of `repeats` rounds. In a round every thread calls work(thread) once, all
-// start together, and the slowest one's CPU time counts, so that other load does not lower the
-// peak.
+// Seconds of the fastest of `repeats` rounds. In a round, all threads start together and each
+// calls work(thread) once. The CPU time of the slowest one counts, so that other load does
+// not lower the peak.
 template <class Work>
 double best_seconds(int threads, int repeats, const Work& work) {
   std::vector<std::vector<double>> seconds(static_cast<std::size_t>(repeats),
@@ -43,8 +43,8 @@ double best_seconds(int threads, int repeats, const Work& work) {
 namespace detail {
 
 #ifdef __x86_64__
-// Twelve independent chains hide the latency of a fused multiply-add. In assembly, as the rest is
-// not compiled for these instructions.
+// Twelve independent chains hide the latency of a fused multiply-add. Written in assembly, because
+// the rest is not compiled for these instructions.
 inline void fma_zmm(std::int64_t rounds) {
   for (std::int64_t i = 0; i < rounds; ++i)
     asm volatile(
@@ -89,7 +89,7 @@ inline double multiply_add(std::int64_t rounds) {
   return 2.0 * 12.0 * (wide ? 16.0 : 8.0) * static_cast<double>(rounds);
 }
 #else
-// The same with NEON, in sixteen chains, as a CPU may start four at a time.
+// The same with NEON, in sixteen chains, because a CPU may start four at a time.
 inline double multiply_add(std::int64_t rounds) {
   for (std::int64_t i = 0; i < rounds; ++i)
     asm volatile(
@@ -114,8 +114,8 @@ inline double fma_peak_gflops(int threads) {
   return static_cast<double>(threads) * flops / seconds * 1e-9;
 }
 
-// The rate of sgemm of 1024 x 1024 x 1024 on `devices` devices at once, as `doctor` and `train`
-// measure it.
+// The rate of sgemm of 1024 x 1024 x 1024 on `devices` devices at once, as `doctor` and
+// `train` measure it.
 inline double sgemm_peak_gflops(int devices) {
   return trainer::measure_gemm_rate({.world = devices}, DType::kF32, 1024) * 1e-9;
 }

@@ -10,7 +10,7 @@
 #include "kernels/symmetric_product.h"
 #include "kernels/transpose.h"
 
-// The operations with most of a step's arithmetic: matrix products and attention.
+// The operations with most of the arithmetic of a step: matrix products and attention.
 namespace muo::bench {
 
 inline AttentionRotary some_rotary(Tensors& make, const Sizes& s, DType dtype) {
@@ -20,14 +20,14 @@ inline AttentionRotary some_rotary(Tensors& make, const Sizes& s, DType dtype) {
           .sin = make.normal({s.t, s.h / 2}, dtype)};
 }
 
-// Attention as in runs without --deterministic. `documents`: number of documents of equal length
-// per row; 0: none.
+// Attention as in runs without --deterministic. `documents` is the number of documents of equal
+// length per row (0: none).
 inline void add_attention_cases(std::vector<MakeCase>& out, DType dtype, std::int64_t window,
                                 std::int64_t documents = 0) {
   struct Problem {
     AttentionSize size;
     Tensor q, k, v, out, lse, workspace, starts;
-    double flops;  // of visible pairs, for forward
+    double flops;  // FLOPs of visible pairs, for the forward pass
     std::string name;
   };
   const auto problem = [=](Tensors& make, const Sizes& s) {
@@ -158,7 +158,8 @@ inline void add_newton_schulz_cases(std::vector<MakeCase>& out, DType dtype) {
   });
 }
 
-// The symmetric products of these, and the third kind, of matrices that commute. FLOPs count half.
+// The symmetric products of these, and the third kind, products of matrices that commute.
+// FLOPs count half.
 inline void add_symmetric_cases(std::vector<MakeCase>& out, DType dtype) {
   enum class Kind { kGram, kPolynomial, kCommuting };
   const auto add = [&](const char* name, Kind kind) {

@@ -1,5 +1,5 @@
-// Tokens per second of sampling on the host: a step with the cache, compared to a pass over the
-// whole context for each token, as sampling without a cache does.
+// Tokens per second of sampling on the host: a step with the cache, compared with a pass over the
+// whole context for each token, as in sampling without a cache.
 //   build/release/sample_bench
 #include <benchmark/benchmark.h>
 

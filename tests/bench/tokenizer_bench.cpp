@@ -1,6 +1,6 @@
 // Bytes of text per second that one thread tokenizes.
 //   MUO_BENCH_TOKENIZER=FILE MUO_BENCH_TEXT=FILE [MUO_BENCH_LINES=1] build/release/tokenizer_bench
-// MUO_BENCH_LINES: treats each line as a separate text.
+// With MUO_BENCH_LINES, each line is treated as a separate text.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>

@@ -1,5 +1,6 @@
 #include "base/check.h"
 #include "contract/backend_contract.h"
+#include "kernels/residual.h"
 
 namespace muo::test {
 namespace {
@@ -95,6 +96,73 @@ TEST_P(StreamContract, AForkAndJoinBecomesOneGraph) {
   });
 }
 
+// A loop's counter in device memory.
+class Passes {
+ public:
+  explicit Passes(RankContext& rank) : values_(rank, std::vector<std::int64_t>{-1, -1}) {}
+  void set(std::int64_t count) { values_.set({-1, count}); }
+  [[nodiscard]] LoopCounter counter() const {
+    return {.passes = values_.tensor().elements(0, 1), .count = values_.tensor().elements(1, 1)};
+  }
+  [[nodiscard]] std::int64_t made() const { return values_.get().front(); }
+
+ private:
+  DeviceVector<std::int64_t> values_;
+};
+
+TEST_P(StreamContract, ALoopMakesAsManyPassesAsItsCounterSaysAtEachReplay) {
+  run(1, [](RankContext& rank) {
+    const DeviceVector<float> a(rank, Floats{1, 2});
+    const DeviceVector<float> b(rank, 2);
+    const DeviceVector<float> c(rank, 2);
+    const DeviceVector<float> after(rank, 2);
+    Passes passes(rank);
+    const auto fork = rank.device.make_event();
+    const auto join = rank.device.make_event();
+    const auto work = [&](std::int64_t count) {
+      rank.compute.record(*fork);
+      rank.comm.wait(*fork);  // before, in and after the loop
+      rank.comm.zero(b);
+      rank.comm.record(*join);
+      rank.compute.wait(*join);
+      rank.compute.loop(passes.counter(), count, [&] {
+        rank.compute.record(*fork);
+        rank.comm.wait(*fork);
+        rank.comm.copy(c, a);
+        rank.comm.record(*join);
+        rank.compute.wait(*join);
+        add(rank.compute, {.y = b, .x = c});
+      });
+      rank.compute.record(*fork);
+      rank.comm.wait(*fork);
+      rank.comm.copy(after, b);
+      rank.comm.record(*join);
+      rank.compute.wait(*join);
+    };
+    const auto expect = [&](std::int64_t count) {
+      const auto n = static_cast<float>(count);
+      EXPECT_EQ(after.get(), (Floats{n, 2 * n}));
+      EXPECT_EQ(passes.made(), count);
+    };
+    passes.set(3);
+    work(3);
+    expect(3);
+    const auto graph = rank.compute.capture([&] { work(0); });
+    for (const std::int64_t count : {5, 1, 0, 2}) {
+      passes.set(count);
+      rank.compute.launch(*graph);
+      expect(count);
+    }
+    if (!GetParam().traces) return;
+    const GraphTrace& trace = graph->trace();
+    ASSERT_EQ(trace.loops.size(), 1U);
+    EXPECT_EQ(trace.nodes[trace.loops[0].begin - 1].name, "begin_loop");
+    EXPECT_EQ(trace.nodes[trace.loops[0].begin].name, "copy");
+    EXPECT_EQ(trace.nodes[trace.loops[0].end - 1].name, "end_pass");
+    EXPECT_EQ(trace.nodes[trace.loops[0].end].name, "copy");
+  });
+}
+
 // Each one violates a rule while `rank.compute` captures.
 struct Mistake {
   const char* name;
@@ -141,18 +209,68 @@ constexpr Mistake kMistakes[] = {
      }},
 };
 
+struct LoopMistake {
+  const char* name;
+  void (*make)(RankContext& rank, const DeviceVector<float>& vector, Event& event,
+               const LoopCounter& counter);
+};
+constexpr LoopMistake kLoopMistakes[] = {
+    {"a loop before which a branch is not joined",
+     [](RankContext& rank, const DeviceVector<float>& vector, Event& event,
+        const LoopCounter& counter) {
+       rank.compute.record(event);
+       rank.comm.wait(event);
+       rank.comm.zero(vector);
+       rank.compute.loop(counter, 1, [] {});
+     }},
+    {"a body of a loop in which a branch is not joined",
+     [](RankContext& rank, const DeviceVector<float>& vector, Event& event,
+        const LoopCounter& counter) {
+       rank.compute.loop(counter, 1, [&] {
+         rank.compute.record(event);
+         rank.comm.wait(event);
+         rank.comm.zero(vector);
+       });
+     }},
+    {"a body of a loop that waits for an event from before",
+     [](RankContext& rank, const DeviceVector<float>&, Event& event, const LoopCounter& counter) {
+       rank.compute.record(event);
+       rank.compute.loop(counter, 1, [&] { rank.comm.wait(event); });
+     }},
+    {"waiting for an event of a loop's body",
+     [](RankContext& rank, const DeviceVector<float>&, Event& event, const LoopCounter& counter) {
+       rank.compute.loop(counter, 1, [&] { rank.compute.record(event); });
+       rank.comm.wait(event);
+     }},
+    {"a loop in a loop",
+     [](RankContext& rank, const DeviceVector<float>&, Event&, const LoopCounter& counter) {
+       rank.compute.loop(counter, 1, [&] { rank.compute.loop(counter, 1, [] {}); });
+     }},
+    {"a loop on a stream that joined",
+     [](RankContext& rank, const DeviceVector<float>&, Event& event, const LoopCounter& counter) {
+       rank.compute.record(event);
+       rank.comm.wait(event);
+       rank.comm.loop(counter, 1, [] {});
+     }},
+    {"a body of a loop that throws",
+     [](RankContext& rank, const DeviceVector<float>&, Event&, const LoopCounter& counter) {
+       rank.compute.loop(counter, 1, [] { throw Error("the body's own error"); });
+     }},
+};
+
 TEST_P(StreamContract, AMistakeDiscardsTheCaptureAndLeavesEveryStreamUsable) {
   run(1, [](RankContext& rank) {
     const DeviceVector<float> a(rank, Floats{1, 2});
     const DeviceVector<float> b(rank, Floats{5, 5});
     const auto event = rank.device.make_event();
     const auto other = rank.compute.capture([&] { rank.compute.copy(b, a); });
-    for (const Mistake& mistake : kMistakes) {
-      SCOPED_TRACE(mistake.name);
+    const Passes passes(rank);
+    const auto expect_discarded = [&](const char* name, const auto& make) {
+      SCOPED_TRACE(name);
       rank.update.record(*event);
       EXPECT_THROW((void)rank.compute.capture([&] {
         rank.compute.zero(a);
-        mistake.make(rank, b, *event, *other);
+        make();
       }),
                    Error);
       EXPECT_EQ(b.get(), (Floats{5, 5}));
@@ -169,7 +287,11 @@ TEST_P(StreamContract, AMistakeDiscardsTheCaptureAndLeavesEveryStreamUsable) {
       rank.compute.zero(b);
       const DeviceVector<float> fives(rank, Floats{5, 5});
       rank.compute.copy(b, fives);
-    }
+    };
+    for (const Mistake& mistake : kMistakes)
+      expect_discarded(mistake.name, [&] { mistake.make(rank, b, *event, *other); });
+    for (const LoopMistake& mistake : kLoopMistakes)
+      expect_discarded(mistake.name, [&] { mistake.make(rank, b, *event, passes.counter()); });
   });
 }
 

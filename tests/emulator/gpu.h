@@ -13,8 +13,8 @@ inline constexpr unsigned kCompiledArchitectures = 4;  // 80, 90a, 100a, 120
 struct Gpu {
   const char* name;          // a value of SIMT_ARCHITECTURE
   std::size_t shared_bytes;  // per block, static and dynamic, for a kernel that opted in
-  // Index into KernelResources::on of the code that it runs; kCompiledArchitectures: the maximum of
-  // all.
+  // Index into KernelResources::on of the code that this GPU runs; kCompiledArchitectures: the
+  // maximum over all.
   unsigned compiled;
   int capability;  // reported compute capability: 90 for 9.0
 };

@@ -84,6 +84,8 @@ namespace muo::cuda {
 
 // Call it in loops that wait for another rank's writes (on a GPU it is __nanosleep). Without it the
 // other threads of the block, and other ranks on few cores, would never run.
-inline void spin_pause(MUO_SIMT_SITE) { simt::Scheduler::current().pause(site); }
+inline void spin_pause(MUO_SIMT_SITE) {
+  simt::Scheduler::current().pause(simt::Turn::kPaused, site);
+}
 
 }  // namespace muo::cuda

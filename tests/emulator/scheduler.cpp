@@ -81,8 +81,10 @@ MUO_SIMT_UNSEEN void Scheduler::run_threads(void* scheduler_of_fiber) {
   for (;;) {
     acquire(&self->begin_edge_);
     self->running_->copies.clear();
-    self->running_->products.clear();
+    self->running_->products = {};
+    self->running_->apart = false;
     self->launch_->call(self->launch_->arguments);
+    self->async_.end_thread();
     release(&self->end_edge_);
     self->running_->state = CudaThread::State::kDone;
     self->running_->fiber->suspend();
@@ -131,6 +133,7 @@ MUO_SIMT_UNSEEN void Scheduler::run(const Launch& launch, unsigned worker, unsig
   scheduler = this;
   prepare(launch, seed);
   SharedMemory shared(launch.kernel, launch.shared_bytes);
+  async_.begin_launch(shared.parts());
   const std::uint64_t blocks = std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   // All workers have the same seed, and so the same order of blocks.
   const std::uint64_t first = order_ == Order::kRandom ? random() % blocks : 0;
@@ -139,24 +142,30 @@ MUO_SIMT_UNSEEN void Scheduler::run(const Launch& launch, unsigned worker, unsig
   for (std::uint64_t i = worker; i < blocks; i += workers) {
     const std::uint64_t block = (first + i * step) % blocks;
     shared.fill_with_nans();
+    async_.begin_block();
     start_block(static_cast<unsigned>(order_ == Order::kReverse ? blocks - 1 - block : block));
     release(&begin_edge_);
     run_block();
     acquire(&end_edge_);
+    async_.end_block();
   }
   scheduler = nullptr;
 }
 
 // Every pass visits every warp. That alone would keep warps almost in lock-step, which hides
-// missing barriers; so in every second block a warp runs until all its lanes wait.
+// missing barriers; so in every second block a warp runs until all its lanes wait. And some lanes
+// of one warp, often all but the first, run only when nothing else can.
 MUO_SIMT_UNSEEN void Scheduler::run_block() {
   const unsigned warps = (count_ + kLanes - 1) / kLanes;
   unsigned order[kMaxThreads / kLanes];
   for (unsigned i = 0; i < warps; ++i)
     order[i] = order_ == Order::kReverse ? warps - 1 - i : i;
   const bool greedy = order_ != Order::kRandom || random() >> 63 != 0;
+  const unsigned slow_warp =
+      order_ == Order::kRandom ? static_cast<unsigned>(random() % warps) : warps;
+  const unsigned slow_lanes = random() >> 63 != 0 ? ~1U : static_cast<unsigned>(random() >> 32);
   paused_since_ = 0;
-  while (alive_ > 0) {
+  for (bool all_run = false; alive_ > 0;) {
     if (order_ == Order::kRandom)
       for (unsigned i = warps - 1; i > 0; --i)
         std::swap(order[i], order[(random() >> 32) * (i + 1) >> 32]);
@@ -165,10 +174,14 @@ MUO_SIMT_UNSEEN void Scheduler::run_block() {
       const unsigned flip = order_ == Order::kForward   ? 0
                             : order_ == Order::kReverse ? kLanes - 1
                                                         : static_cast<unsigned>(random() >> 59);
-      turn = std::max(turn, run_warp(order[i], flip, greedy));
+      const bool slow = order[i] == slow_warp;
+      held_back_ = slow && !all_run ? slow_lanes : 0;
+      turn = std::max(turn, run_warp(order[i], flip, greedy && !(slow && all_run)));
     }
     running_ = nullptr;
-    if (turn == Turn::kNothing) fail("deadlock: every thread waits");
+    all_run = turn < Turn::kRan && !all_run;
+    if (all_run) continue;
+    if (turn <= Turn::kStuck) fail("deadlock: every thread waits");
     yield_to_others(turn == Turn::kRan);
   }
 }
@@ -176,13 +189,14 @@ MUO_SIMT_UNSEEN void Scheduler::run_block() {
 // The next thread of this pass over the warp's lanes that can run, or nullptr.
 MUO_SIMT_UNSEEN CudaThread* Scheduler::next_of_warp() {
   while (next_lane_ < kLanes) {
-    const unsigned i = first_of_warp_ + (next_lane_++ ^ flip_);
-    if (i < count_ && threads_[i].state <= CudaThread::State::kReady) return &threads_[i];
+    const unsigned lane = next_lane_++ ^ flip_, i = first_of_warp_ + lane;
+    if (i < count_ && !in(held_back_, lane) && threads_[i].state <= CudaThread::State::kReady)
+      return &threads_[i];
   }
   return nullptr;
 }
 
-MUO_SIMT_UNSEEN Scheduler::Turn Scheduler::run_warp(unsigned warp, unsigned flip, bool greedy) {
+MUO_SIMT_UNSEEN Turn Scheduler::run_warp(unsigned warp, unsigned flip, bool greedy) {
   Turn turn = Turn::kNothing;
   first_of_warp_ = warp * kLanes;
   flip_ = flip;
@@ -191,8 +205,8 @@ MUO_SIMT_UNSEEN Scheduler::Turn Scheduler::run_warp(unsigned warp, unsigned flip
     next_lane_ = 0;
     while (CudaThread* thread = next_of_warp()) {
       resume(*thread);
-      if (!running_->paused) ran_ = true;
-      turn = std::max(turn, ran_ ? Turn::kRan : Turn::kPaused);
+      if (running_->turn == Turn::kRan) ran_ = true;
+      turn = std::max(turn, ran_ ? Turn::kRan : running_->turn);
     }
   } while (ran_ && greedy);
   return turn;
@@ -204,7 +218,7 @@ MUO_SIMT_UNSEEN void Scheduler::begin_turn(CudaThread& thread) {
     idle_.pop_back();
   }
   thread.state = CudaThread::State::kReady;
-  thread.paused = false;
+  thread.turn = Turn::kRan;
   running_ = &thread;
   threadIdx = thread.index;
 }
@@ -241,9 +255,9 @@ MUO_SIMT_UNSEEN void Scheduler::yield_to_others(bool worked) {
   std::this_thread::sleep_for(std::chrono::microseconds(50));  // leaves the core to other ranks
 }
 
-MUO_SIMT_UNSEEN void Scheduler::pause(Site site) {
+MUO_SIMT_UNSEEN void Scheduler::pause(Turn turn, Site site) {
   running_->site = site;
-  running_->paused = true;
+  running_->turn = turn;
   running_->fiber->suspend();
 }
 
@@ -283,6 +297,7 @@ MUO_SIMT_UNSEEN unsigned Scheduler::barrier(bool predicate, Site site) {
   release(edge);
   if (!arrive_at_barrier(predicate, site)) wait();
   acquire(edge);
+  running_->apart = false;
   return outcome_;
 }
 
@@ -313,6 +328,7 @@ MUO_SIMT_UNSEEN void Scheduler::collective(unsigned mask, Exchange exchange, Sit
   CudaThread* warp = &threads_[std::size_t{running_->warp} * kLanes];
   CudaThread& self = *running_;
   const bool all = mask == ~0U;
+  if (all) self.apart = false;
   const unsigned holders = all ? 1U : mask;  // the lanes whose edges are taken
   Edges CudaThread::*const edges = all ? &CudaThread::warp_edges : &CudaThread::own_edges;
   if (!arrive_at_collective(mask, exchange, site)) {

@@ -2,11 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
 
+#include "emulator/async_proxy.h"
 #include "emulator/fiber.h"
 #include "emulator/settings.h"
 #include "emulator/types.h"
@@ -33,23 +33,21 @@ struct PendingCopy {
   std::size_t bytes = 0;
 };
 
-// A copy for which no thread has waited yet, at a barrier of the block (warpgroup.h).
-struct TileCopy {
-  const void* barrier = nullptr;
-  std::int32_t bytes = 0;
-  std::function<void()> carry_out;
-};
-
 // ThreadSanitizer's edges to and from warp collectives.
 struct Edges {
   char arrival = 0, departure = 0;
 };
 
+// What a thread did until it waited; kStuck: it waits for the block, kPaused: for something
+// outside.
+enum class Turn : std::uint8_t { kNothing, kStuck, kPaused, kRan };
+
 struct CudaThread {
   enum class State : std::uint8_t { kNew, kReady, kAtBarrier, kAtCollective, kDone };
 
   State state = State::kNew;
-  bool paused = false;  // waits for something outside of this block
+  Turn turn = Turn::kRan;
+  bool apart = false;  // has started a copy or arrived at a barrier since its warp last met
   unsigned lane = 0, warp = 0;
   uint3 index{};
   Fiber* fiber = nullptr;
@@ -63,7 +61,7 @@ struct CudaThread {
   Edges own_edges, warp_edges;  // the lane's; those of collectives of all lanes, used in lane 0
 
   std::vector<PendingCopy> copies;
-  std::vector<std::function<void()>> products;  // pending warpgroup products; empty: end of a group
+  Products products;
 };
 
 struct Launch {
@@ -94,21 +92,19 @@ class Scheduler {
   // The scheduler that runs the calling thread.
   static Scheduler& current();
   CudaThread& thread() { return *running_; }
-  std::vector<TileCopy>& tiles() { return tiles_; }  // of the block
+  AsyncProxy& async() { return async_; }
   [[nodiscard]] Order order() const { return order_; }
   std::uint64_t random();
   // __syncthreads(); returns the number of threads for which `predicate` holds.
   unsigned barrier(bool predicate, Site site);
   // Waits for the lanes in `mask`; the last to arrive carries out `exchange`.
   void collective(unsigned mask, Exchange exchange, Site site);
-  // For loops that wait for another launch's writes: lets all other threads run first.
-  void pause(Site site);
+  // For loops that wait for other threads: lets them run first.
+  void pause(Turn turn, Site site);
   // Prints `what`, the kernel and thread, and where the other threads wait; aborts.
   [[noreturn]] void fail(std::string_view what);
 
  private:
-  enum class Turn : std::uint8_t { kNothing, kPaused, kRan };
-
   static void run_threads(void* scheduler);
   void prepare(const Launch& launch, std::uint64_t seed);
   void start_block(unsigned number);
@@ -124,7 +120,7 @@ class Scheduler {
   void yield_to_others(bool worked);
 
   FiberStacks stacks_;
-  std::vector<TileCopy> tiles_;
+  AsyncProxy async_{*this};
   std::vector<CudaThread> threads_;  // of the block
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
@@ -138,6 +134,7 @@ class Scheduler {
   unsigned votes_ = 0, outcome_ = 0;
   // The pass over a warp's lanes: its first thread, the next lane (XOR flip_), and whether any ran.
   unsigned first_of_warp_ = 0, next_lane_ = 0, flip_ = 0;
+  unsigned held_back_ = 0;  // lanes of the warp that do not run in this pass
   bool ran_ = false;
   unsigned waiting_[32] = {};  // masks of the lanes of each warp that wait in a collective
   double paused_since_ = 0;

@@ -70,14 +70,13 @@ std::vector<std::span<std::byte>> gaps(std::span<std::byte> whole,
   return out;
 }
 
-// In assembly, as sanitizers intercept memset() and check its accesses.
+}  // namespace
+
 void fill_with_ones(std::span<std::byte> bytes) {
   void* to = bytes.data();
   std::size_t count = bytes.size();
   asm volatile("rep stosb" : "+D"(to), "+c"(count) : "a"(0xFF) : "memory");
 }
-
-}  // namespace
 
 DynamicShared::DynamicShared(std::byte* (*address_of)(), std::size_t capacity) {
   dynamic_arrays().push_back({address_of, capacity});

@@ -28,10 +28,14 @@ class SharedMemory {
   // Called at the start of a block: sets all bits, which is a NaN in every floating-point type, so
   // that reads of uninitialised memory show in the results.
   void fill_with_nans();
+  [[nodiscard]] std::span<const std::span<std::byte>> parts() const { return parts_; }
 
  private:
   std::vector<std::span<std::byte>> parts_;
 };
+
+// In assembly, as sanitizers intercept memset() and check its accesses.
+void fill_with_ones(std::span<std::byte> bytes);
 
 // The emulator's own thread-local variables, which fill_with_nans() must not overwrite.
 std::span<std::byte> scheduler_state();

@@ -1,5 +1,5 @@
-// Runs the fuzz targets on their corpus and on all inputs one byte away from it: inputs that
-// fuzzing found are kept there as regression tests.
+// Runs the fuzz targets on their corpus and on all inputs that differ from it in one byte. Inputs
+// found by fuzzing are kept in the corpus as regression tests.
 
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ struct Sample {
   std::string name, bytes;
 };
 
-// Reads a file of the corpus. A file named *.edit has three lines: another file, a piece of it, and
-// the replacement for that piece.
+// Reads a file of the corpus. A file named *.edit has three lines: the name of another file, a
+// piece of that file, and the replacement for the piece.
 Sample sample_of(const fs::path& file) {
   std::string bytes = read_file(file);
   if (file.extension() != ".edit") return {file.filename(), bytes};
@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, Corpus,
                          [](const auto& target) { return std::string(target.param.name); });
 
 // Files named good... must be accepted, all others rejected.
-TEST_P(Corpus, IsReadAsItsNamesSay) {
+TEST_P(Corpus, IsAcceptedOrRejectedAsItsNamesSay) {
   int good = 0;
   for (const auto& [name, bytes] : samples()) {
     const bool accepted = name.starts_with("good");
@@ -72,7 +72,7 @@ TEST_P(Corpus, IsReadAsItsNamesSay) {
   EXPECT_GT(good, 0) << "a target that refuses everything tests nothing";
 }
 
-TEST_P(Corpus, ChangedInOneByteOrCutShortIsReadOrRefusedAndNothingElse) {
+TEST_P(Corpus, ChangedInOneByteOrTruncatedIsAcceptedOrRejected) {
   constexpr std::size_t kSteps = 400;  // per file, at most
   for (const auto& [name, bytes] : samples()) {
     const std::size_t stride = 1 + bytes.size() / kSteps;

@@ -68,7 +68,7 @@ std::string text_of(std::span<const std::byte> input) {
   return {reinterpret_cast<const char*>(input.data()), input.size()};
 }
 
-// Reads every element, so that a sanitizer detects those out of bounds.
+// Reads every element, so that a sanitizer detects elements out of bounds.
 template <class T>
 std::uint64_t sum_of(std::span<const T> values) {
   return std::accumulate(
@@ -104,7 +104,7 @@ void read_safetensors(std::span<const std::byte> input) {
   MUO_CHECK(bytes == input.size() && sum == sum_of(input), "bytes that belong to no tensor");
 }
 
-// An accepted manifest is written and read back unchanged.
+// An accepted manifest must be written and read back unchanged.
 void read_manifest_text(const std::string& text) {
   const trainer::Manifest manifest = trainer::parse_manifest(text, "manifest");
   const std::string once = trainer::manifest_text(manifest);
@@ -115,7 +115,7 @@ void read_manifest_text(const std::string& text) {
 
 void read_manifest(std::span<const std::byte> input) { read_manifest_text(text_of(input)); }
 
-// Corrects the text's checksum after any change, so that the parsing behind it is reached.
+// Corrects the checksum of the text after any change, so that the parsing after it is reached.
 void read_forged_manifest(std::span<const std::byte> input) {
   constexpr std::string_view kKey = "\"checksum\": \"";
   constexpr std::size_t kDigits = 16;
@@ -139,7 +139,8 @@ void read_config(std::span<const std::byte> input) {
     trainer::load_config(file.path(), muo::trainer::read_config(file.path()), rows);
     return trainer::config_text(rows);
   };
-  // Paths are absolute from the first round on; the second has no comments about the given options.
+  // Paths are absolute from the first round on; the second round has no comments about the given
+  // options.
   const std::string once = load(input), twice = load(std::as_bytes(std::span(once)));
   MUO_CHECK(load(std::as_bytes(std::span(twice))) == twice, "another configuration: ", twice);
 }
@@ -149,7 +150,7 @@ void read_nanochat_meta(std::span<const std::byte> input) {
   static_cast<void>(model::gpt_parameters(meta.model));
 }
 
-// Reads a table as one for this library and GPU.
+// Reads a table that is for this library and GPU.
 void read_gemm_table(std::span<const std::byte> input) {
   const MemoryFile file(input);
   cuda::GemmAlgorithms table;
@@ -173,8 +174,8 @@ std::string bytes_of(const data::TokenData& data, std::int64_t most) {
   return bytes;
 }
 
-// Documents separated by record separators: training and held-out data together are all of their
-// bytes, except for duplicates.
+// Documents separated by record separators. Except for duplicates, training data and held-out data
+// together contain all their bytes.
 void read_text(std::span<const std::byte> input) {
   constexpr std::size_t kMaxDocuments = 64;
   data::DataOptions options;
@@ -196,8 +197,8 @@ void read_text(std::span<const std::byte> input) {
   }
 }
 
-// An accepted definition is written and read back unchanged; its patterns split a text without
-// losing anything but removed matches.
+// An accepted definition must be written and read back unchanged; its patterns must split a text
+// without losing anything except removed matches.
 void read_definition(const data::BpeDefinition& definition) {
   const std::string written = data::write_tokenizer_json(definition);
   MUO_CHECK(data::write_tokenizer_json(data::read_tokenizer_json(written, "written")) == written);
@@ -220,17 +221,11 @@ void read_ranks(std::span<const std::byte> input) {
       data::read_tiktoken_file(text_of(input), "input", "gpt2", {{"<|bos|>", 1 << 20}}));
 }
 
-// Oniguruma compiles the translation of every accepted tiktoken pattern.
 void read_pattern(std::span<const std::byte> input) {
-  const data::Split split = data::read_split(text_of(input), "input");
-  try {
-    data::TextSplitter({split}, "translated");
-  } catch (const InputError& refused) {
-    MUO_FAIL(refused.what());
-  }
+  data::TextSplitter({data::read_split_of_ranks(text_of(input), "input")}, "input");
 }
 
-// An accepted model encodes any text, and its ids have texts.
+// An accepted model must encode any text, and its ids must have texts.
 void read_sentencepiece(std::span<const std::byte> input) {
   const data::SentencePieceTokenizer tokenizer(text_of(input), "input");
   constexpr std::string_view kText =
@@ -238,7 +233,7 @@ void read_sentencepiece(std::span<const std::byte> input) {
   std::vector<std::int32_t> ids;
   try {
     ids = data::encode(tokenizer, kText);
-  } catch (const InputError&) {  // a model may normalize this text to one that cannot be encoded
+  } catch (const InputError&) {  // a model may normalize this text to a text that cannot be encoded
   }
   for (const std::int32_t id : ids)
     MUO_CHECK(id >= 0 && id < tokenizer.vocab_size(), "id ", id);
@@ -258,7 +253,7 @@ void read_json_line(std::span<const std::byte> input) {
   MUO_CHECK(is_utf8(data::text_of_line(line, "text", "input")));
 }
 
-// Every row of a task has at most `row_tokens` tokens, with the scored ones inside.
+// Every row of a task must have at most `row_tokens` tokens, with the scored tokens inside.
 void use_task(const data::TokenTask& task, std::int64_t row_tokens) {
   std::vector<std::int32_t> tokens;
   std::size_t rows = 0;
@@ -302,7 +297,7 @@ void read_core_meta(std::span<const std::byte> input) {
     MUO_CHECK(task.baseline >= 0 && task.baseline < 1, task.baseline);
 }
 
-// For any run.json the page gets tables, objects and values.
+// Whatever run.json contains, the page must get tables, objects and values.
 void read_run_json(std::span<const std::byte> input) {
   kit::RunHistory run;
   run.facts = text_of(input);
@@ -336,8 +331,8 @@ std::filesystem::path named_file(const char* name, std::span<const std::byte> co
   return folder.path() / name;
 }
 
-// Documents of at most 64 KiB; reading stops after a bounded number, since a small file may
-// decompress to very many.
+// Reads documents of at most 64 KiB, up to a limited number, because a small file may decompress to
+// very many.
 void read_documents(std::span<const std::byte> input, const char* name) {
   constexpr std::int64_t kMax = 1 << 16;
   data::DocumentReader reader({{.path = named_file(name, input), .named = true, .identity = {}}},

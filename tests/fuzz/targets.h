@@ -7,8 +7,8 @@
 namespace muo::fuzz {
 
 // A reader of untrusted files. run() passes it the bytes as a file, uses the result, and returns
-// whether the file was accepted. A reader rejects with InputError; any other exception, or a
-// sanitizer's report, is a defect. Not thread-safe.
+// whether the file was accepted. A reader rejects a file with InputError; any other exception or a
+// sanitizer's report is a defect. Not thread-safe.
 struct Target {
   std::string_view name;  // also the name of its folder in corpus/
   bool (*run)(std::span<const std::byte> input);

@@ -15,7 +15,7 @@ EXCHANGE = 2  # RENAME_EXCHANGE
 
 
 def is_temporary(path):
-    """True for names that no program looks for: their contents do not matter."""
+    """True for names that no program looks for, so that their contents do not matter."""
     return any(".tmp" in part or part.startswith(".") for part in path.split("/")) or path.endswith(".lock")
 
 
@@ -34,7 +34,7 @@ def read_log(path):
 class Node:
     def __init__(self, path):
         self.path = path
-        self.published = []  # its contents at each rename into place
+        self.published = []  # its contents at each rename to its final name
 
 
 class Link(Node):
@@ -87,16 +87,18 @@ class Folder(Node):
 
 
 class Disk:
-    """The folder after the records so far: as programs see it, and as it is on disk."""
+    """The folder after the records so far: as programs see it and as it is on disk."""
 
     def __init__(self):
         self.root = None
         self.nodes = {}  # by inode, which a later file may reuse
         self.all = []  # nodes
-        self.changes = []  # changes of entries that are not durable: (number, [(folder, name, node)])
-        self.said = collections.defaultdict(bytes)  # output by the path of an output.log; "": standard output
+        # Changes of entries that are not durable yet: (number, [(folder, name, node)]).
+        self.changes = []
+        # Output, by the path of an output.log; "": standard output.
+        self.said = collections.defaultdict(bytes)
         self.count = 0
-        self.faults = []  # actions that are wrong whatever is lost
+        self.faults = []  # actions that are faults whatever is lost
 
     @classmethod
     def after(cls, records):
@@ -207,7 +209,7 @@ class Disk:
                 moved.published.append(moved.now())
 
     def pending(self):
-        """The numbers of the records that a crash now could lose."""
+        """The numbers of the records that a crash could lose now."""
         return {number for number, _ in self.changes} | {
             change[0] for node in self.all if isinstance(node, File) for change in node.pending}
 

@@ -26,8 +26,8 @@ KILLED = 4  # runs that are killed once
 
 
 def run(recorder, command, folder, log="/dev/null", kill=0):
-    """Runs `command` in the folder and logs the folder's changes; kills it after `kill` of them, if not 0. The
-    recorder's folder is in LD_LIBRARY_PATH because a space in LD_PRELOAD would end the path."""
+    """Runs `command` in the folder and logs the folder's changes; kills it after `kill` changes unless that is 0. The
+    recorder's folder is in LD_LIBRARY_PATH, because a space in LD_PRELOAD would end the path."""
     return subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, text=True, capture_output=True, timeout=120,
                           env={**os.environ, "LD_LIBRARY_PATH": str(recorder.parent), "LD_PRELOAD": recorder.name,
                                "POWER_LOSS_ROOT": str(folder), "POWER_LOSS_LOG": str(log), "POWER_LOSS_KILL": str(kill)})
@@ -54,7 +54,8 @@ def record(recorder, command, folder, kill=0, refusal=None):
 
 
 def draw_fates(random_, now):
-    """Draws fates of everything not durable, with separate random rates of loss for entries and for bytes."""
+    """Draws the fates of everything that is not durable, with separate random rates of loss for entries and for
+    bytes."""
     entries = {number for number, _ in now.changes}
     kept = {of_entry: random_.choice((0, 0.5, 0.9, 1)) for of_entry in (True, False)}
     return {number: 1 if random_.random() < kept[number in entries] else random_.choice((0, random_.random()))
@@ -106,7 +107,7 @@ class Search:
         return faults
 
     def draw(self, number):
-        """Draws a log, the number of its records before the crash, and the arguments of judge()."""
+        """Draws a log, the number of its records before the crash, and the arguments for judge()."""
         random_ = random.Random(f"{self.seed} {number}")
         log = number % len(self.logs)
         count = random_.choice((len(self.logs[log]), *[random_.randint(1, len(self.logs[log]))] * 7))
@@ -114,7 +115,7 @@ class Search:
         return log, count, (now, draw_fates(random_, now), random_.random() < 0.5 and bool(self.case.reports(now)))
 
     def state(self, number):
-        """Returns the kinds of faults of a state. For new ones, losses are removed as long as the fault remains."""
+        """Returns the kinds of faults of a state. For a new kind, removes losses as long as the fault remains."""
         log, count, (now, fates, by_name) = self.draw(number)
         kinds = {self.kind(fault): fault for fault in self.judge(now, fates, by_name)}
         for kind, fault in kinds.items():
@@ -190,7 +191,7 @@ class Case:
         return [self.program, command, "--data", str(self.inputs / "text.txt"), *where, *options.split(), *more]
 
     def missing(self, now, tree):
-        """Yields the checkpoints that a log reported saved, that were not removed since, and that are missing."""
+        """Yields the checkpoints that a log reported as saved, that were not removed since, and that are missing."""
         for log in filter(None, now.said):
             for step in saved(now, log):
                 path = f"{log.rpartition('/')[0]}/checkpoints/step_{step:08}"

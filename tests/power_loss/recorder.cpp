@@ -1,6 +1,6 @@
-// A library for LD_PRELOAD that logs, in order, all changes of a program below a folder and all its
-// output. disk.py reads the log and compares it with the folder, which detects calls that are not
-// intercepted here.
+// A library for LD_PRELOAD that logs, in order, all changes that a program makes below a folder,
+// and all its output. disk.py reads the log and compares it with the folder, which detects calls
+// that are not intercepted here.
 //   POWER_LOSS_ROOT  the folder; empty when the first program starts
 //   POWER_LOSS_LOG   the log, to which successive programs append
 //   POWER_LOSS_KILL  number of records after which this program is killed; 0: never
@@ -70,7 +70,7 @@ class Recorder {
     if (--left_ == 0) ::kill(::getpid(), SIGKILL);
   }
 
-  // Converts a path argument to one relative to the folder; empty if it is not below the folder.
+  // Converts a path argument to a path relative to the folder; empty if it is not below the folder.
   [[nodiscard]] std::optional<std::string> below(int directory, const char* name) const {
     std::string path = name;
     while (path.ends_with('/'))
@@ -163,12 +163,12 @@ int open(const char* path, int flags, ...) {
 int creat(const char* path, mode_t mode) {
   return ::open(path, O_WRONLY | O_CREAT | O_TRUNC, mode);
 }
-// Called with fortified headers.
+// Fortified headers call this function.
 int __open_2(const char* path, int flags) { return ::open(path, flags); }
 int __openat_2(int directory, const char* path, int flags) {
   return ::openat(directory, path, flags);
 }
-// std::ofstream opens files by fopen(), then writes to the descriptor.
+// std::ofstream opens files with fopen() and then writes to the descriptor.
 std::FILE* fopen(const char* path, const char* mode) {
   NEXT(fopen);
   std::FILE* const file = next(path, mode);
@@ -191,8 +191,8 @@ ssize_t pwrite(int file, const void* data, std::size_t bytes, off_t offset) {
     log.wrote(file, offset, {static_cast<const char*>(data), static_cast<std::size_t>(done)});
   return done;
 }
-// Writes the parts one by one, since a crash may come between them; at the current position if
-// `offset` is -1.
+// Writes the parts one by one, because a crash may come between them. Writes at the current
+// position if `offset` is -1.
 ssize_t pwritev2(int file, const iovec* parts, int count, off_t offset, int) {
   ssize_t all = 0;
   for (int i = 0; i < count; ++i) {
@@ -288,7 +288,7 @@ int symlink(const char* target, const char* path) noexcept {
   return ::symlinkat(target, AT_FDCWD, path);
 }
 
-// No real sync is needed, as nothing is lost here; this saves waiting for the disk.
+// No real sync is needed, because nothing is lost here; this saves waiting for the disk.
 int fsync(int file) {
   LOG;
   log.of_file("sync", file);
@@ -322,7 +322,7 @@ ALIAS(posix_fallocate64, posix_fallocate);
 
 namespace {
 
-// A libc stream writes by internal calls that cannot be intercepted; this replacement calls
+// A libc stream writes through internal calls that cannot be intercepted; this replacement calls
 // write().
 __attribute__((constructor)) void record_stdout() {
   const auto write_out = [](void*, const char* text, std::size_t bytes) -> ssize_t {

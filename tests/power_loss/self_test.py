@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests that power_loss_test.py finds every fault, and nothing else.      self_test.py PROGRAM RECORDER FOLDER"""
+"""Tests that power_loss_test.py finds every fault and nothing else.      self_test.py PROGRAM RECORDER FOLDER"""
 import itertools
 import pathlib
 import re
@@ -9,7 +9,7 @@ import unittest
 
 import power_loss_test
 
-# Saves twice, removes the first save and reports it; skips the actions named by its arguments.
+# Saves twice, removes the first save and reports it; skips the actions that its arguments name.
 SAVES = """
 import os, shutil, sys
 def sync(path):
@@ -41,7 +41,7 @@ for i in range(max(map(int, filter(str.isdigit, os.listdir("saves"))), default=-
 if does("go on"): sys.exit()
 sys.exit("was done" if os.path.exists("done") else open("done", "w").close())
 """
-# Every call that recorder.cpp intercepts, by both names where libc has two.
+# Makes every call that recorder.cpp intercepts, by both names if libc has two.
 CALLS = """
 import ctypes, os, shutil
 libc = ctypes.CDLL(None, use_errno=True)

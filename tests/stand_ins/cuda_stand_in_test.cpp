@@ -184,6 +184,91 @@ TEST_F(CudaStandIn, ACaptureIsEndedWhereItBegan) {
   end(cudaErrorStreamCaptureInvalidated);
 }
 
+// A graph with a WHILE node, captured on one stream.
+class CudaStandInLoop : public CudaStandIn {
+ protected:
+  // Begins to capture the body; end_body() goes on behind the node.
+  void begin_loop() {
+    begin();
+    cudaStreamCaptureStatus status{};
+    CALL(cudaStreamGetCaptureInfo(a_, &status, nullptr, &graph_, nullptr, nullptr, nullptr));
+    EXPECT_EQ(status, cudaStreamCaptureStatusActive);
+    CALL(cudaGraphConditionalHandleCreate(&handle_, graph_, 0, 0));
+    CALL(work(a_, [this] {
+      passes_ = 0;
+      cudaGraphSetConditional(handle_, passes_ < count_ ? 1 : 0);
+    }));
+    const cudaGraphNode_t* after = nullptr;
+    std::size_t count = 0;
+    CALL(cudaStreamGetCaptureInfo(a_, &status, nullptr, &graph_, &after, nullptr, &count));
+    const std::vector<cudaGraphNode_t> last(after, after + count);
+    CALL(cudaStreamEndCapture(a_, &graph_));
+    params_ = {.type = cudaGraphNodeTypeConditional,
+               .conditional = {handle_, cudaGraphCondTypeWhile, 1, nullptr}};
+    CALL(cudaGraphAddNode(&node_, graph_, last.data(), nullptr, last.size(), &params_));
+    body_ = params_.conditional.phGraph_out[0];
+    CALL(cudaStreamBeginCaptureToGraph(a_, body_, nullptr, nullptr, 0,
+                                       cudaStreamCaptureModeThreadLocal));
+  }
+  void end_body() {
+    CALL(work(a_, [this] { cudaGraphSetConditional(handle_, ++passes_ < count_ ? 1 : 0); }));
+    cudaGraph_t ended = nullptr;
+    CALL(cudaStreamEndCapture(a_, &ended));
+    EXPECT_EQ(ended, body_);
+    CALL(cudaStreamBeginCaptureToGraph(a_, graph_, &node_, nullptr, 1,
+                                       cudaStreamCaptureModeThreadLocal));
+  }
+
+  cudaGraph_t graph_ = nullptr, body_ = nullptr;
+  cudaGraphNode_t node_ = nullptr;
+  cudaGraphConditionalHandle handle_ = 0;
+  cudaGraphNodeParams params_{};
+  int passes_ = 0, count_ = 0;
+};
+
+TEST_F(CudaStandInLoop, RunsItsBodyAsLongAsItsConditionHolds) {
+  std::string order;
+  begin_loop();
+  CALL(work(a_, [&] { order += 'a'; }));
+  CALL(work(a_, [&] { order += 'b'; }));
+  end_body();
+  CALL(work(a_, [&] { order += '.'; }));
+  const cudaGraphExec_t graph = ended();
+  for (const auto& [count, want] :
+       {std::pair{3, "ababab."}, std::pair{0, "."}, std::pair{1, "ab."}}) {
+    order.clear();
+    count_ = count;
+    CALL(cudaGraphLaunch(graph, a_));
+    CALL(cudaStreamSynchronize(a_));
+    EXPECT_EQ(order, want);
+  }
+  CALL(cudaGraphExecDestroy(graph));
+}
+
+TEST_F(CudaStandInLoop, ABodyHoldsWorkOfItsGpuOnly) {
+  float pageable = 0;
+  begin_loop();
+  FAILS(cudaMemcpyAsync(memory_, &pageable, 4, cudaMemcpyDefault, a_), cudaErrorInvalidValue);
+  FAILS(enqueue_collective(a_, "a collective", {}, [] {}), cudaErrorStreamCaptureUnsupported);
+  FAILS(cudaGraphDestroy(body_), cudaErrorInvalidValue);
+  FAILS(cudaGraphAddNode(&node_, graph_, nullptr, nullptr, 0, &params_), cudaErrorInvalidValue);
+  end_body();
+  CALL(cudaGraphExecDestroy(ended()));
+}
+
+TEST_F(CudaStandIn, AConditionBelongsToANode) {
+  begin();
+  cudaStreamCaptureStatus status{};
+  cudaGraph_t graph = nullptr;
+  cudaGraphConditionalHandle handle = 0;
+  CALL(cudaStreamGetCaptureInfo(a_, &status, nullptr, &graph, nullptr, nullptr, nullptr));
+  CALL(cudaGraphConditionalHandleCreate(&handle, graph, 0, 0));
+  CALL(cudaStreamEndCapture(a_, &graph));
+  cudaGraphExec_t executable = nullptr;
+  FAILS(cudaGraphInstantiate(&executable, graph, 0), cudaErrorInvalidValue);
+  CALL(cudaGraphDestroy(graph));
+}
+
 // Another thread's capture matters in global mode only, and a relaxed thread may call everything.
 TEST_F(CudaStandIn, ModesSayWhoseCallsSpoilACapture) {
   const auto elsewhere = [&](cudaError_t expected) {

@@ -169,6 +169,11 @@ class FaultyStream final : public Stream {
       body();
     });
   }
+  void loop(const LoopCounter& counter, std::int64_t count,
+            const std::function<void()>& body) override {
+    trap_.call("loop");
+    stream_->loop(counter, count, body);
+  }
   void copy(Tensor dst, Tensor src) override {
     trap_.call("copy");
     stream_->copy(dst, src);

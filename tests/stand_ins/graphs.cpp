@@ -6,13 +6,15 @@
 #include "stand_ins/world.h"
 
 namespace muo::stand_in {
-namespace {
 
 cudaError_t known(cudaGraph_t graph) {
   return world().graphs.contains(graph)
              ? usable(*graph->gpu)
              : wrong(cudaErrorInvalidValue, "a graph that does not exist");
 }
+
+namespace {
+
 cudaError_t known(cudaGraphExec_t executable) {
   return world().executables.contains(executable)
              ? usable(*executable->gpu)
@@ -65,6 +67,27 @@ std::vector<std::size_t> random_order(const std::vector<Node>& nodes) {
   return order;
 }
 
+void add_owners(const std::vector<Node>& nodes, int more) {
+  for (const Node& node : nodes)
+    if (node.loop != nullptr && (node.loop->owners += more) == 0)
+      world().graphs.erase(node.loop->body);  // and deleted with the last node
+}
+
+// Runs the body in random topological orders, one node after another.
+void run_loop(const Loop& loop) {
+  const std::vector<Node>& nodes = loop.body->nodes;
+  for (;;) {
+    std::vector<std::size_t> order;
+    {
+      const Lock lock;
+      if (loop.condition == 0) return;
+      order = random_order(nodes);
+    }
+    for (const std::size_t node : order)
+      if (nodes[node].task) nodes[node].task();
+  }
+}
+
 std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text)
@@ -81,10 +104,66 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   std::vector<Node> nodes;  // captured arguments are freed without holding the lock
   const Lock lock;
   if (!world().graphs.contains(graph)) return known(graph);
+  if (graph->is_body) return wrong(cudaErrorInvalidValue, "destroying a graph that a node owns");
   world().graphs.erase(graph);
+  add_owners(graph->nodes, -1);
   nodes.swap(graph->nodes);
   delete graph;
   return cudaSuccess;
+}
+
+cudaError_t cudaGraphConditionalHandleCreate(cudaGraphConditionalHandle* handle, cudaGraph_t graph,
+                                             unsigned /*value*/, unsigned /*flags*/) {
+  const Lock lock;
+  World& all = world();
+  const bool is_captured =
+      std::ranges::any_of(all.captures, [&](const auto& one) { return one->graph == graph; });
+  if (!is_captured)
+    if (const cudaError_t error = known(graph); error != cudaSuccess) return error;
+  *handle = ++all.numbers;
+  graph->conditions.push_back(std::make_shared<Loop>(Loop{.handle = *handle}));
+  all.conditions[*handle] = graph->conditions.back();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                             const cudaGraphEdgeData* /*edges*/, std::size_t count,
+                             cudaGraphNodeParams* params) {
+  const Lock lock;
+  if (const cudaError_t error = known(graph); error != cudaSuccess) return error;
+  const auto& [handle, type, size, bodies] = params->conditional;
+  const auto condition = std::ranges::find(graph->conditions, handle, &Loop::handle);
+  if (params->type != cudaGraphNodeTypeConditional || type != cudaGraphCondTypeWhile || size != 1 ||
+      condition == graph->conditions.end() || (*condition)->body != nullptr)
+    return wrong(cudaErrorInvalidValue,
+                 "a node other than a WHILE node with a condition of its own");
+  const LoopPtr loop(condition->get(), [owner = *condition](Loop* of) {
+    delete of->body;
+    of->body = nullptr;
+  });
+  loop->body = new CUgraph_st{.gpu = graph->gpu, .is_body = true};
+  loop->owners = 1;
+  world().graphs.insert(loop->body);
+  // NVIDIA's array lives as long as the node.
+  params->conditional.phGraph_out = &loop->body;
+  Node made{.name = "a loop",
+            .task = [loop] { run_loop(*loop); },
+            .after = {},
+            .memory = {},
+            .loop = loop};
+  for (std::size_t i = 0; i < count; ++i)
+    made.after.push_back(reinterpret_cast<std::size_t>(after[i]) - 1);
+  graph->nodes.push_back(std::move(made));
+  *node = reinterpret_cast<cudaGraphNode_t>(graph->nodes.size());
+  return cudaSuccess;
+}
+
+void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned value) {
+  const Lock lock;
+  const auto found = world().conditions.find(handle);
+  const LoopPtr loop = found == world().conditions.end() ? nullptr : found->second.lock();
+  if (loop == nullptr) return misuse("a kernel sets a condition that no graph has");
+  loop->condition = value;
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
@@ -92,8 +171,16 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   Lock lock;
   if (const cudaError_t error = known(graph); error != cudaSuccess) return error;
   if (const cudaError_t error = unsafe("cudaGraphInstantiate"); error != cudaSuccess) return error;
+  for (const LoopPtr& loop : graph->conditions)
+    if (loop->body == nullptr)
+      return wrong(cudaErrorInvalidValue, "a condition that no node of the graph has");
   wait_for_all(lock, *graph->gpu, "cudaGraphInstantiate");
   *executable = new CUgraphExec_st{.nodes = graph->nodes, .gpu = graph->gpu};
+  add_owners((*executable)->nodes, 1);
+  for (Node& node : (*executable)->nodes)
+    if (node.loop != nullptr)
+      for (const Node& in_body : node.loop->body->nodes)
+        node.memory.insert(node.memory.end(), in_body.memory.begin(), in_body.memory.end());
   const std::size_t branches = assign_branches(**executable);
   for (std::size_t i = 1; i < branches; ++i)
     (*executable)->queues.push_back(&queue_for_one_more(*graph->gpu));
@@ -109,6 +196,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   world().executables.erase(executable);
   for (Queue* queue : executable->queues)
     --queue->users;
+  add_owners(executable->nodes, -1);
   nodes.swap(executable->nodes);
   delete executable;
   return cudaSuccess;

@@ -41,6 +41,7 @@ MUO_BLAS_FUNCTIONS(MUO_CALLED_ALIKE)
         cudaDevAttrComputeCapabilityMinor, cudaDevAttrMaxSharedMemoryPerBlockOptin,               \
         cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeDevice,                             \
         cudaFuncAttributeMaxDynamicSharedMemorySize, cudaGraphInstantiateFlagUseNodePriority,     \
+        cudaGraphNodeTypeConditional, cudaGraphCondTypeWhile,                                     \
         cudaGraphDebugDotFlagsKernelNodeParams, cudaGraphDebugDotFlagsKernelNodeAttributes,       \
         CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED,         \
         CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_NOT_SUPPORTED, \

@@ -42,6 +42,9 @@ struct Addresses {
 // Enqueues work under this name. launch() loads `kernel` first, unless it is loaded.
 cudaError_t enqueue(cudaStream_t stream, const char* name, const Addresses& addresses, Task task);
 cudaError_t launch(cudaStream_t stream, const void* kernel, const Addresses& addresses, Task task);
+// For work that is one operation of several GPUs, which a loop must not contain.
+cudaError_t enqueue_collective(cudaStream_t stream, const char* name, const Addresses& addresses,
+                               Task task);
 cudaError_t refuse_launch(const char* why);
 // Marks the stream's GPU as lost, as after an illegal access: every later call on it fails.
 void lose_gpu(cudaStream_t stream);

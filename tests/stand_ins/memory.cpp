@@ -128,6 +128,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (!fits(kind, source != nullptr && source->gpu >= 0, target != nullptr && target->gpu >= 0))
     return wrong(cudaErrorInvalidMemcpyDirection,
                  "a copy whose direction does not match its memory");
+  if (world().streams.contains(stream) && captures_loop(stream) &&
+      (source == nullptr || target == nullptr))
+    return wrong(cudaErrorInvalidValue, "a copy of pageable memory in a loop");
   const auto copy = [=] { std::memcpy(to, from, bytes); };
   // Copies later, also from pageable memory, which CUDA would read before the call returns.
   return enqueue(lock, stream, "a copy", {.certain = {}, .possible = {from, to}}, copy);

@@ -79,9 +79,9 @@ Result submit(Comm comm, NativeStream stream, std::vector<Work> work) {
     addresses.add(w.out);
   }
   const cudaError_t error =
-      stand_in::enqueue(stream, "a kernel of NCCL", addresses,
-                        [world = comm->world, rank = comm->rank, alive = comm->work,
-                         work = std::move(work)] { world->run(rank, work); });
+      stand_in::enqueue_collective(stream, "a kernel of NCCL", addresses,
+                                   [world = comm->world, rank = comm->rank, alive = comm->work,
+                                    work = std::move(work)] { world->run(rank, work); });
   return error == cudaSuccess ? Result::kSuccess : Result::kUnhandledCudaError;
 }
 

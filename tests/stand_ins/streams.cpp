@@ -124,6 +124,14 @@ cudaError_t enqueue(cudaStream_t stream, const char* name, const Addresses& addr
   return enqueue(lock, stream, name, addresses, std::move(task));
 }
 
+cudaError_t enqueue_collective(cudaStream_t stream, const char* name, const Addresses& addresses,
+                               Task task) {
+  Lock lock;
+  if (world().streams.contains(stream) && captures_loop(stream))
+    return wrong(cudaErrorStreamCaptureUnsupported, std::string(name) + " in a loop");
+  return enqueue(lock, stream, name, addresses, std::move(task));
+}
+
 cudaError_t launch(cudaStream_t stream, const void* kernel, const Addresses& addresses, Task task) {
   Lock lock;
   World& all = world();
@@ -133,6 +141,10 @@ cudaError_t launch(cudaStream_t stream, const void* kernel, const Addresses& add
   if (all.streams.contains(stream) && stream->gpu != &current_gpu())
     return wrong(cudaErrorInvalidResourceHandle, found->second + " on another GPU's stream");
   return enqueue(lock, stream, found->second, addresses, std::move(task), kernel);
+}
+
+bool captures_loop(cudaStream_t stream) {
+  return stream->capture != nullptr && stream->capture->graph->is_body;
 }
 
 cudaError_t unsafe(const char* call) {
@@ -238,6 +250,45 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   return cudaSuccess;
 }
 
+cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t stream, cudaGraph_t graph,
+                                          const cudaGraphNode_t* after,
+                                          const cudaGraphEdgeData* /*edges*/, std::size_t count,
+                                          cudaStreamCaptureMode mode) {
+  const Lock lock;
+  if (const cudaError_t error = known(stream); error != cudaSuccess) return error;
+  if (const cudaError_t error = known(graph); error != cudaSuccess) return error;
+  if (stream->capture != nullptr)
+    return wrong(cudaErrorIllegalState, "a capture on a stream that captures");
+  if (graph->gpu != stream->gpu)
+    return wrong(cudaErrorInvalidValue, "a capture into a graph of another GPU");
+  for (std::size_t i = 0; i < count; ++i)
+    stream->after.push_back(reinterpret_cast<std::size_t>(after[i]) - 1);
+  stream->capture = std::make_shared<Capture>(Capture{.graph = graph,
+                                                      .adds = true,
+                                                      .origin = stream,
+                                                      .thread = std::this_thread::get_id(),
+                                                      .mode = mode});
+  world().captures.insert(stream->capture);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* /*id*/, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** after,
+                                     const cudaGraphEdgeData** /*edges*/, std::size_t* count) {
+  if (const cudaError_t error = cudaStreamIsCapturing(stream, status); error != cudaSuccess)
+    return error;
+  const Lock lock;
+  if (*status != cudaStreamCaptureStatusActive) return cudaSuccess;
+  *graph = stream->capture->graph;
+  stream->handles.clear();
+  for (const std::size_t node : stream->after)
+    stream->handles.push_back(reinterpret_cast<cudaGraphNode_t>(node + 1));
+  if (after != nullptr) *after = stream->handles.data();
+  if (count != nullptr) *count = stream->handles.size();
+  return cudaSuccess;
+}
+
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const Lock lock;
   *graph = nullptr;
@@ -253,7 +304,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const bool joined = is_joined(*capture);
   end(capture);
   if (capture->invalid || !joined) {
-    delete capture->graph;
+    if (!capture->adds) delete capture->graph;
     return capture->invalid ? failed(cudaErrorStreamCaptureInvalidated)
                             : wrong(cudaErrorStreamCaptureUnjoined, "a branch that was not joined");
   }

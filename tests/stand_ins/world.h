@@ -81,15 +81,26 @@ struct Allocation {
   std::uint64_t number = 0;
 };
 
+// The condition of a WHILE node, and its body.
+struct Loop {
+  cudaGraphConditionalHandle handle = 0;
+  unsigned condition = 0;
+  int owners = 0;              // graphs that contain it, executable ones included
+  CUgraph_st* body = nullptr;  // null until a node has the condition
+};
+using LoopPtr = std::shared_ptr<Loop>;
+
 struct Node {
   std::string name;
   Task task;
   std::vector<std::size_t> after;
   std::vector<std::uint64_t> memory;
+  LoopPtr loop = {};  // of a WHILE node
 };
 
 struct Capture {
   CUgraph_st* graph = nullptr;
+  bool adds = false;  // to a graph that existed before
   CUstream_st* origin = nullptr;
   std::thread::id thread;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
@@ -104,7 +115,8 @@ struct CUstream_st {
   muo::stand_in::Queue* queue;
   muo::stand_in::OperationPtr last = {};
   muo::stand_in::CapturePtr capture = {};
-  std::vector<std::size_t> after = {};  // dependencies of the next node of the capture
+  std::vector<std::size_t> after = {};        // dependencies of the next node of the capture
+  std::vector<cudaGraphNode_t> handles = {};  // of `after`, for cudaStreamGetCaptureInfo
 };
 struct CUevent_st {
   muo::stand_in::Gpu* gpu;
@@ -117,6 +129,8 @@ struct CUevent_st {
 struct CUgraph_st {
   std::vector<muo::stand_in::Node> nodes = {};
   muo::stand_in::Gpu* gpu = nullptr;
+  std::vector<muo::stand_in::LoopPtr> conditions = {};
+  bool is_body = false;  // of a loop, which owns it
 };
 struct CUgraphExec_st {
   std::vector<muo::stand_in::Node> nodes;
@@ -156,6 +170,7 @@ struct World {
   std::set<cudaEvent_t> events;
   std::set<cudaGraph_t> graphs;
   std::set<cudaGraphExec_t> executables;
+  std::map<cudaGraphConditionalHandle, std::weak_ptr<Loop>> conditions;
   std::set<CapturePtr> captures;               // current captures
   std::map<const void*, std::string> kernels;  // names by address
   Compiled compiled;
@@ -195,6 +210,9 @@ Gpu& current_gpu();
 cudaError_t usable(Gpu& gpu);
 // For a call that is not allowed during captures: invalidates those that it affects.
 cudaError_t unsafe(const char* call);
+cudaError_t known(cudaGraph_t graph);
+// True if the stream captures the body of a loop.
+bool captures_loop(cudaStream_t stream);
 
 // Submits work, which runs once its dependencies are done.
 OperationPtr submit(Gpu& gpu, Queue& queue, Operation description);

@@ -13,7 +13,7 @@ inline double attention_distance(const HostTensor& got, const AttentionReference
 }
 
 // In bf16, out and dv have two roundings: of the probabilities and of the stored result. dq and dk
-// have those of dS and of the stored result, and both roundings of the `out` in dot(dout, out).
+// have roundings of dS and of the stored result, and both roundings of the `out` in dot(dout, out).
 struct AttentionTolerance {
   AttentionTolerance(const AttentionReference& want, const AttentionCase& c, DType dtype)
       : in_fp32(want.tolerance(c)), unit(dtype == DType::kBF16 ? kUnitBF16 : 0.0) {}

@@ -20,7 +20,8 @@ using Index = std::int64_t;
 struct AttentionCase {
   Index b, t, heads, kv_heads, h, window;
   float score_size = 1.0F;  // typical magnitude of a scaled score
-  // Lengths of documents, repeated; each row begins with the next one. Empty: none.
+  // Lengths of documents, which are used in turn; each row begins with the next one.
+  // Empty: no documents.
   std::vector<Index> documents = {};
 };
 
@@ -201,8 +202,8 @@ struct AttentionReference {
         }
   }
 
-  // Tolerance of a result, relative to its magnitude: a score has h roundings, and its absolute
-  // error is a relative one of exp(score), like that of lse; sums have at most t terms, or, for dk
+  // The tolerance of a result, relative to its magnitude. A score has h roundings, and its absolute
+  // error is a relative error of exp(score), like that of lse. Sums have at most t terms or, for dk
   // and dv, t per head.
   [[nodiscard]] double tolerance(const AttentionCase& c) const {
     return 2.0 * (1.0 + score_magnitude) * probable(c.h + c.t * c.heads / c.kv_heads);

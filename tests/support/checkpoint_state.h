@@ -26,8 +26,9 @@ inline const std::vector<trainer::SafetensorsSpec> kStateTensors = {
     {.name = "nothing", .dtype = DType::kF32, .shape = {0, 4}},
 };
 
-// One rank's parts of kStateTensors. Some tensors are whole on one rank, some replicated on all
-// with one writer, some divided at arbitrary positions, depending on name and world.
+// One rank's parts of kStateTensors. Depending on name and world, some tensors are whole on
+// one rank, some are replicated on all ranks with one writer, and some are divided at
+// arbitrary positions.
 class RankState {
  public:
   RankState(int rank, int world) {
@@ -58,7 +59,7 @@ class RankState {
       std::copy(bytes.begin(), bytes.end(), entry.values.data);
     }
   }
-  // Names of the entries that differ from fill(seed) in any bit.
+  // The names of the entries that differ from fill(seed) in any bit.
   [[nodiscard]] std::vector<std::string> differing(std::uint64_t seed) const {
     std::vector<std::string> names;
     for (const StateEntry& entry : entries_) {
@@ -121,7 +122,7 @@ inline void save_state(const std::filesystem::path& run, int world, std::int64_t
   save_state(saver, world, {.step = step}, seed);
 }
 
-// Entries of all ranks that a load by `world` ranks gets wrong.
+// The entries of all ranks that a load by `world` ranks gets wrong.
 inline std::vector<std::string> wrong_after_load(const trainer::Checkpoint& checkpoint, int world,
                                                  std::uint64_t seed) {
   std::vector<std::vector<std::string>> wrong(static_cast<std::size_t>(world));

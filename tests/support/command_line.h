@@ -10,7 +10,7 @@ namespace muo::test {
 // Splits at spaces, without quoting.
 std::vector<std::string> words_of(const std::string& text);
 
-// The command that the words request. Throws like parse_command_line().
+// Returns the command that the words request. Throws like parse_command_line().
 cli::Command parse(const std::vector<std::string>& words);
 
 }  // namespace muo::test

@@ -5,14 +5,14 @@
 #include <cstdlib>
 #include <new>
 
-// Counts a test program's allocations. Include it in exactly one source of the program: it replaces
-// the global operator new.
+// Counts the allocations of a test program. Include this in exactly one source of the program: it
+// replaces the global operator new.
 
 // NOLINTBEGIN(cppcoreguidelines-no-malloc, misc-definitions-in-headers): that is its purpose
 
 namespace muo::test {
 
-inline std::atomic<std::int64_t> allocations = 0;  // by operator new, in all threads
+inline std::atomic<std::int64_t> allocations = 0;  // by operator new, on all threads
 
 inline void* counted(std::size_t bytes) noexcept {
   ++allocations;
@@ -25,8 +25,8 @@ inline void* counted_or_throw(std::size_t bytes) {
 
 }  // namespace muo::test
 
-// The whole test program allocates through these functions, including the shared library. Not
-// inlined: otherwise g++ sees free() of memory from a new-expression and warns of a mismatch.
+// The whole test program allocates through these functions, including the shared library. They are
+// not inlined: otherwise g++ sees free() of memory from a new-expression and warns of a mismatch.
 void* operator new(std::size_t bytes) { return muo::test::counted_or_throw(bytes); }
 void* operator new[](std::size_t bytes) { return muo::test::counted_or_throw(bytes); }
 void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {

@@ -9,9 +9,9 @@
 
 namespace muo::test {
 
-// Selects which of many similar cases run: all, unless MUO_DRAW is set, as by scripts/test.sh
-// --gate. A number selects one of every `of` cases, different ones for each number; `none` selects
-// no case, to find out which planted faults other tests detect.
+// Selects which of many similar cases run: all of them, unless MUO_DRAW is set, as scripts/test.sh
+// --gate does. A number selects one of every `of` cases, and different cases for each number;
+// `none` selects no case, to find out which planted faults other tests detect.
 //   Drawn drawn(4);
 //   for (...) if (drawn.runs_next()) ...
 // Cases that alone detect a planted fault are not drawn, but always run.

@@ -17,8 +17,7 @@ inline std::optional<std::string> environment(const char* name) {
   return value;
 }
 
-// Sets a variable of the environment, or removes it if `value` is empty; the destructor restores
-// it.
+// Sets an environment variable, or removes it if `value` is empty; the destructor restores it.
 class ScopedEnvironment {
  public:
   ScopedEnvironment(const char* name, const std::optional<std::string>& value)
@@ -44,13 +43,13 @@ class ScopedEnvironment {
 
 // NOLINTEND(concurrency-mt-unsafe)
 
-// Makes the SIMT tier the CUDA backend while it exists.
+// Makes the SIMT tier the CUDA backend during the lifetime of this object.
 class SimtForCuda {
   ScopedEnvironment plugin_{"MUO_CUDA_PLUGIN", "muograph_simt"};
 };
-// For groups on the SIMT tier: a failing rank's remaining work takes long on a busy machine.
+// For groups on the SIMT tier: on a busy machine, the remaining work of a failing rank takes long.
 inline WatchOptions patient_watch() { return {.grace = std::chrono::minutes(2)}; }
-// load_cuda() with the SIMT tier as the CUDA backend.
+// Calls load_cuda() with the SIMT tier as the CUDA backend.
 inline LoadedPlugin load_simt() {
   const SimtForCuda simt;
   return load_cuda();

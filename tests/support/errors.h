@@ -5,8 +5,8 @@
 
 namespace muo::test {
 
-// Message of the Exception that `body` throws; "no exception" if it throws none. Other exceptions
-// propagate and fail the test.
+// Returns the message of the Exception that `body` throws, or "no exception" if it throws none.
+// Other exceptions propagate and fail the test.
 template <class Exception, class Body>
 std::string message_of(const Body& body) {
   try {

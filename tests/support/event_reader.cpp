@@ -9,7 +9,7 @@
 namespace muo::test {
 namespace {
 
-// Bit by bit, by the definition of the polynomial.
+// Computed bit by bit, from the definition of the polynomial.
 std::uint32_t masked_checksum(std::string_view bytes) {
   std::uint32_t crc = 0xFFFFFFFF;
   for (const char byte : bytes) {
@@ -41,8 +41,8 @@ std::uint64_t take_varint(std::string_view& bytes) {
 
 struct Field {
   std::uint64_t number = 0;
-  std::uint64_t value = 0;  // of a varint
-  std::string_view bytes;   // of other types
+  std::uint64_t value = 0;  // the value of a varint
+  std::string_view bytes;   // the bytes of other types
 };
 
 std::vector<Field> fields_of(std::string_view message) {
@@ -110,12 +110,12 @@ std::vector<ReadEvent> read_events(const std::filesystem::path& file) {
     const std::string_view length_bytes = rest.substr(0, 8);
     const auto length = take<std::uint64_t>(rest);
     MUO_CHECK(take<std::uint32_t>(rest) == masked_checksum(length_bytes), file, " record ",
-              out.size(), ": checksum of its length");
+              out.size(), ": wrong checksum of its length");
     MUO_CHECK(rest.size() >= length, file, " record ", out.size(), ": truncated");
     const std::string_view data = rest.substr(0, length);
     rest.remove_prefix(length);
     MUO_CHECK(take<std::uint32_t>(rest) == masked_checksum(data), file, " record ", out.size(),
-              ": checksum");
+              ": wrong checksum");
     out.push_back(read_event(data));
   }
   return out;

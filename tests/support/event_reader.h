@@ -17,21 +17,21 @@ struct ReadEvent {
   std::string file_version;
   bool starts = false;  // SessionLog START
   std::vector<std::pair<std::string, float>> scalars;
-  std::map<std::string, std::string> texts;    // of the `text` plug-in, by tag
+  std::map<std::string, std::string> texts;    // those of the `text` plug-in, by tag
   std::map<std::string, std::string> hparams;  // HParamsPluginData as bytes, by tag
 };
 
-// Every record of the file; throws Error if a length or checksum is wrong, or the file is
-// truncated.
+// Returns every record of the file. Throws Error if a length or checksum is wrong, or if the
+// file is truncated.
 std::vector<ReadEvent> read_events(const std::filesystem::path& file);
 
-// The event files of a run directory, in TensorBoard's order: by name.
+// The event files of a run directory in TensorBoard's order, i.e. by name.
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& run);
 
-// The data that TensorBoard shows for a run directory: scalars by tag, values by step, in the order
-// of writing. Its two readers discard points of earlier files in different ways.
+// The data that TensorBoard shows for a run directory: scalars by tag, with values by step, in the
+// order of writing. TensorBoard's two readers discard points of earlier files in different ways.
 enum class Forgets : std::uint8_t {
-  kAtStart,  // points not before the step of a START, except the first; --load_fast=false
+  kAtStart,  // points not before the step of a START, except the first START; --load_fast=false
   kPerTag,   // per tag, points not before the step of a point written later; fast loader
 };
 using Curves = std::map<std::string, std::vector<std::pair<std::int64_t, float>>>;

@@ -5,7 +5,7 @@
 
 namespace muo::test {
 
-// Polls until `condition` is true, for at most 30 s; returns whether it became true. For events
+// Polls until `condition` is true, for at most 30 s, and returns whether it became true. For events
 // that cannot be awaited otherwise.
 template <class Condition>
 [[nodiscard]] bool eventually(const Condition& condition) {

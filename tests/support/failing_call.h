@@ -9,12 +9,12 @@
 #include <mutex>
 #include <string_view>
 
-// Include it in exactly one source of a test program: it replaces functions of libc, also for the
-// shared library.
+// Include this in exactly one source of a test program: it replaces functions of libc, also for
+// the shared library.
 
 namespace muo::test {
 
-// While it lives, the nth call of a function defined below fails with `error`, in any thread.
+// During its lifetime, the nth call of a function defined below fails with `error`, on any thread.
 class FailingCall {
  public:
   FailingCall(std::string_view function, int nth, int error = EIO)
@@ -34,7 +34,7 @@ class FailingCall {
     return left_ <= 0;
   }
 
-  // Calls libc's function, or fails.
+  // Calls the function of libc, or fails.
   template <class Function, class... Arguments>
   static int call(const char* name, Arguments... arguments) {
     {

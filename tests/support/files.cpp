@@ -38,7 +38,7 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 void write_file(const std::filesystem::path& path, std::string_view contents) {
-  std::filesystem::remove(path);  // ext4 flushes a file that is truncated and written again
+  std::filesystem::remove(path);  // ext4 flushes a file that is truncated and rewritten
   std::ofstream file(path, std::ios::binary);
   file.write(contents.data(), static_cast<std::streamsize>(contents.size()));
   file.close();

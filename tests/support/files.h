@@ -23,8 +23,8 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-// While it exists, no file grows beyond `bytes`: a write across that limit is partial, as on a full
-// disk.
+// During its lifetime, no file grows beyond `bytes`: a write across that limit is partial,
+// as on a full disk.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes);

@@ -8,7 +8,7 @@
 
 namespace muo::test {
 
-// A port on which no process listens, until the system assigns it to another process.
+// Returns a port on which no process listens, until the system assigns it to another process.
 inline int free_port() {
   const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -18,7 +18,7 @@ inline int free_port() {
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
   MUO_CHECK(::bind(socket.number(), generic, size) == 0 &&
                 ::getsockname(socket.number(), generic, &size) == 0,
-            "no port");
+            "no free port");
   return ntohs(address.sin_port);
 }
 

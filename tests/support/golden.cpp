@@ -24,7 +24,8 @@ template <class Out, class Narrow, class Wide>
 std::vector<Out> Golden::values(std::string_view name) const {
   const trainer::SafetensorsEntry& found = entry(name);
   const DType dtype = found.spec.dtype;
-  MUO_CHECK(dtype == dtype_of<Narrow> || dtype == dtype_of<Wide>, name, " is of ", name_of(dtype));
+  MUO_CHECK(dtype == dtype_of<Narrow> || dtype == dtype_of<Wide>, name, " has dtype ",
+            name_of(dtype));
   const std::span<const std::byte> bytes = file_.bytes(found);
   return dtype == dtype_of<Narrow> ? convert<Out, Narrow>(bytes) : convert<Out, Wide>(bytes);
 }

@@ -10,8 +10,8 @@
 
 namespace muo::test {
 
-// Reference values from tests/golden/NAME. Missing or mistyped values throw Error or InputError
-// that names them, so that a test cannot pass without data.
+// Reference values from tests/golden/NAME. If a value is missing or has another type, throws Error
+// or InputError, which names it, so that a test cannot pass without data.
 class Golden {
  public:
   explicit Golden(std::string_view name) : file_(directory() + std::string(name)) {}

@@ -80,7 +80,7 @@ void GoldenModel::run(const model::Gpt& gpt, float scale, bool accumulate,
                       const std::function<void(std::size_t)>& ready) {
   gpt.forward(stream_, {weight_views_}, inputs_);
   gpt.losses_and_backward(stream_, {weight_views_}, inputs_, targets_,
-                          scale / static_cast<float>(counted_),
+                          HostTensor({1}, std::vector{scale / static_cast<float>(counted_)}),
                           {.gradients = gradients_, .accumulate = accumulate, .ready = ready});
 }
 

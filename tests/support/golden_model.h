@@ -15,8 +15,8 @@
 
 namespace muo::test {
 
-// Every tensor has its own memory, filled with NaN, so that reads of unwritten elements are
-// detected.
+// Every tensor has its own memory, filled with NaN, so that reads of unwritten
+// elements are detected.
 class NanArena final : public Arena {
  public:
   Tensor tensor(const TensorSpec& spec) override {
@@ -30,11 +30,11 @@ class NanArena final : public Arena {
   std::vector<HostTensor> memory_;
 };
 
-// The configuration in a golden file's metadata; extras that it does not mention are off.
+// The configuration in the metadata of a golden file; extras that it does not mention are off.
 model::GptConfig config_of(const Golden& golden);
 
 // A golden file tests/golden/NAME.safetensors with a forward and backward pass, and a model with
-// its configuration, weights and batch.
+// the configuration, weights and batch of the file.
 class GoldenModel {
  public:
   // `change` is applied to the configuration before anything is built from it.
@@ -47,7 +47,7 @@ class GoldenModel {
   [[nodiscard]] HostTensor& weight(std::string_view name);
   [[nodiscard]] const Tensor& gradient(std::size_t param) const { return gradients_[param]; }
 
-  // A Gpt refers to the configuration in this object, which therefore must not move.
+  // A Gpt refers to the configuration in this object, so the object must not move.
   GoldenModel(const GoldenModel&) = delete;
   GoldenModel& operator=(const GoldenModel&) = delete;
   ~GoldenModel() = default;
@@ -56,10 +56,10 @@ class GoldenModel {
   // Runs forward and backward of `scale` times the mean loss.
   void run(const model::Gpt& gpt, float scale, bool accumulate,
            const std::function<void(std::size_t)>& ready = {});
-  // Runs forward and losses only.
+  // Runs only forward and losses.
   void evaluate(const model::Gpt& gpt);
   [[nodiscard]] double mean_loss(const model::Gpt& gpt) const;  // over targets that are not ignored
-  // After forward: logits of the positions in the file.
+  // Call after forward(). Returns the logits of the positions in the file.
   [[nodiscard]] std::vector<float> logits(const model::Gpt& gpt);
 
  private:
@@ -68,7 +68,7 @@ class GoldenModel {
   std::vector<ParamSpec> specs_;
   std::int64_t batch_, t_;
   HostTensor inputs_, targets_;
-  double counted_ = 0;  // number of targets not ignored
+  double counted_ = 0;  // number of targets that are not ignored
   KernelStream stream_;
   NanArena arena_;
   std::vector<HostTensor> weights_;

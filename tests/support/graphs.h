@@ -11,8 +11,8 @@
 
 namespace muo::test {
 
-// A graph of `nodes` nodes on `streams` streams, each in order, with random events between them,
-// and without accesses.
+// A graph of `nodes` nodes on `streams` streams, each of which is in order, with random events
+// between them and without accesses.
 inline GraphTrace random_graph(std::uint64_t seed, int streams, int nodes) {
   const CounterRandom random(seed, "graph");
   std::uint64_t draw = 0;
@@ -34,7 +34,7 @@ inline GraphTrace random_graph(std::uint64_t seed, int streams, int nodes) {
   return trace;
 }
 
-// Order of nodes, by transitive closure: slow, and independent of streams and clocks.
+// The order of nodes, by transitive closure: slow, and independent of streams and clocks.
 class Reachability {
  public:
   explicit Reachability(const GraphTrace& trace)

@@ -8,13 +8,13 @@
 
 namespace muo::test {
 
-// Each tensor has its own memory, zero at first, which lives as long as the arena.
+// Each tensor has its own memory, initially zero, which lives as long as the arena.
 class HeapArena final : public Arena {
  public:
   Tensor tensor(const TensorSpec& spec) override {
     return keep(HostTensor(spec.shape, spec.dtype));
   }
-  // Adds a tensor that is already filled.
+  // Adds a tensor that has already been filled.
   Tensor keep(HostTensor tensor) { return memory_.emplace_back(std::move(tensor)); }
 
  private:

@@ -5,7 +5,7 @@
 
 namespace muo::test {
 
-// A connection to a port of this machine, byte by byte: can send what no library would.
+// A connection to a port of this machine, byte by byte, which can send what no library would send.
 class HttpConnection {
  public:
   explicit HttpConnection(int port, const char* address = "127.0.0.1");  // throws Error
@@ -13,19 +13,19 @@ class HttpConnection {
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
-  // False if the peer has closed the connection.
+  // Returns false if the peer has closed the connection.
   bool send(std::string_view text);
   // Receives until the peer closes the connection, or sends nothing for ten seconds.
   std::string receive();
-  // True if the peer has closed the connection without sending anything.
+  // Whether the peer has closed the connection without sending anything.
   [[nodiscard]] bool is_closed() const;
 
  private:
   int socket_;
 };
 
-// Sends "METHOD TARGET HTTP/1.1" with the port's Host, and `more` header lines. Returns the
-// response.
+// Sends "METHOD TARGET HTTP/1.1" with the port's Host, and `more` header lines.
+// Returns the response.
 std::string http(int port, const std::string& method, const std::string& target,
                  const std::string& more = "");
 

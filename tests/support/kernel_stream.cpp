@@ -17,8 +17,8 @@ constexpr std::align_val_t kAlignment256{256};
 const BackendPlugin& plugin() {
   static const BackendPlugin& plugin = []() -> const BackendPlugin& {
     const bool simt = kernel_backend() == KernelBackend::kSimt;
-    // Makes launches synchronous, as tests read memory after a call returns. CUDA reads the
-    // variable when it is initialised, by the plug-in's first query of devices.
+    // Makes launches synchronous, because tests read memory after a call returns. CUDA reads the
+    // variable when it is initialised, at the plug-in's first query of devices.
     setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // NOLINT(concurrency-mt-unsafe): no other thread
     const LoadedPlugin loaded = simt ? load_simt() : load_cuda();
     if (loaded.plugin == nullptr)
@@ -28,7 +28,8 @@ const BackendPlugin& plugin() {
   return plugin;
 }
 
-// The device of this process' tests; never destroyed, as static tensors may outlive it.
+// The device of the tests in this process. It is never destroyed, because static tensors may
+// outlive it.
 Device& device() {
   static Device& device = *plugin().make_device(0, 0).release();
   return device;
@@ -86,6 +87,11 @@ void KernelStream::launch(Graph& graph) {
 std::unique_ptr<Graph> KernelStream::capture(const std::function<void()>& body) {
   MUO_CHECK(stream_, "kernel tests on the host have no graphs");
   return stream_->capture(body);
+}
+void KernelStream::loop(const LoopCounter& counter, std::int64_t count,
+                        const std::function<void()>& body) {
+  MUO_CHECK(stream_, "kernel tests on the host have no loops");
+  stream_->loop(counter, count, body);
 }
 void KernelStream::copy(Tensor dst, Tensor src) {
   MUO_CHECK(dst.numel() == src.numel() && dst.dtype == src.dtype);

@@ -12,16 +12,16 @@
 
 namespace muo::test {
 
-// Backend of kernel tests: MUO_TEST_BACKEND is host (the default), simt (the CUDA kernels, executed
-// on the CPU by tests/emulator) or cuda (on the first GPU).
+// The backend of kernel tests. MUO_TEST_BACKEND is host (the default), simt (the CUDA kernels,
+// executed on the CPU by tests/emulator) or cuda (on the first GPU).
 enum class KernelBackend : std::uint8_t { kHost, kSimt, kCuda };
 KernelBackend kernel_backend();
 // Options for `world` ranks on that backend, all on the first GPU.
 GroupOptions tested_group(int world);
 
-// Memory that the tested kernels and the host access at the same address: managed memory on a GPU,
-// as TMA and 64-bit atomics do not support pinned memory; elsewhere exactly sized, so that
-// AddressSanitizer detects accesses past the end. Zero at first.
+// Memory that the tested kernels and the host access at the same address, initially zero. On a GPU
+// it is managed memory, because TMA and 64-bit atomics do not support pinned memory; elsewhere it
+// is exactly sized, so that AddressSanitizer detects accesses past the end.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -42,6 +42,8 @@ class KernelStream final : public Stream {
   void synchronize() override;
   void launch(Graph& graph) override;
   std::unique_ptr<Graph> capture(const std::function<void()>& body) override;
+  void loop(const LoopCounter& counter, std::int64_t count,
+            const std::function<void()>& body) override;
   void copy(Tensor dst, Tensor src) override;
   void zero(Tensor dst) override;
   void enqueue_host(std::string_view name, std::span<const Access> accesses,

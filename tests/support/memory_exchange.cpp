@@ -54,7 +54,7 @@ class MemoryExchange::End final : public ProcessExchange {
   void abort() noexcept override {
     const std::lock_guard lock(world_.mutex);
     aborted_ = true;
-    // Data that it has sent must no longer be read.
+    // What this process has sent must no longer be read.
     for (int to = 0; to < world_.processes; ++to)
       way_to(to).waiting.clear();
     world_.changed.notify_all();

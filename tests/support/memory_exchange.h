@@ -7,9 +7,9 @@
 
 namespace muo::test {
 
-// Ends of an exchange between processes that are threads of this one. A receiver copies from the
-// sender's memory, and the sender waits. Unequal sizes of send and receive are an Error on both
-// sides.
+// The ends of an exchange between processes that are threads of this one. A receiver copies from
+// the sender's memory, while the sender waits. If the sizes of send and receive differ, both
+// sides throw Error.
 class MemoryExchange {
  public:
   explicit MemoryExchange(int processes);
@@ -18,7 +18,8 @@ class MemoryExchange {
   MemoryExchange& operator=(const MemoryExchange&) = delete;
 
   [[nodiscard]] ProcessExchange& end(int process);
-  // Payload sent from one process to another so far. Call it while no exchange is in progress.
+  // Bytes of payload sent from one process to another so far. Call this while no
+  // exchange is in progress.
   [[nodiscard]] std::size_t sent(int from, int to) const;
 
  private:

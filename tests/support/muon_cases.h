@@ -20,8 +20,8 @@ struct MuonScalars {
   }
 };
 
-// Shapes: tall, square, wide, gates, one row, one column, and lengths that are no multiple of a
-// vector.
+// Shapes: tall, square, wide, gates, one row, one column, and lengths that are not
+// multiples of a vector.
 inline const std::vector<Shape>& muon_shapes() {
   static const std::vector<Shape> all = {{2, 40, 24}, {1, 33, 33}, {3, 24, 40}, {2, 6, 12},
                                          {1, 1, 70},  {1, 70, 1},  {1, 17, 67}};

@@ -5,7 +5,7 @@
 
 namespace muo::test {
 
-// JSON of nested arrays.
+// Returns nested arrays as JSON.
 inline std::string nested_arrays(std::size_t levels) {
   return std::string(levels, '[') + std::string(levels, ']');
 }

@@ -8,7 +8,7 @@
 namespace muo::test {
 namespace {
 
-// `path`, or a link called `name` to that folder if the path would need quoting in a shell.
+// Returns `path`, or a link called `name` to that folder if the path would need quoting in a shell.
 std::string one_word(const std::string& path, const char* name) {
   constexpr const char* kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-";

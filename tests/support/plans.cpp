@@ -9,8 +9,8 @@
 namespace muo::test {
 namespace {
 
-// AdamW of `balanced`; Muon buckets from `make`, which is called with `per_bucket` matrices at a
-// time.
+// AdamW as in `balanced`; Muon buckets from `make`, which is called with `per_bucket`
+// matrices at a time.
 template <class Make>
 optim::ShardingPlan with_matrices(std::span<const ParamSpec> params, int world,
                                   std::size_t per_bucket, const Make& make) {
@@ -36,7 +36,7 @@ optim::ShardingPlan with_matrices(std::span<const ParamSpec> params, int world,
   return plan;
 }
 
-// `gap`: padding elements before each unit.
+// `gap` is the number of padding elements before each unit.
 optim::Bucket by_elements(std::span<const ParamSpec> params, int world,
                           const std::vector<std::size_t>& members, std::int64_t gap) {
   optim::Bucket bucket;
@@ -73,7 +73,8 @@ optim::ShardingPlan plan_gather_to_owner(std::span<const ParamSpec> params, int 
     optim::Bucket bucket = by_elements(params, world, m, 5);
     bucket.exchange = optim::Exchange::kGatherToOwner;
     bucket.returns = optim::Return::kScatter;
-    // Owners in descending order, some with several units and, with few units, some with none.
+    // Owners in descending order: some own several units and, if there are few
+    // units, some own none.
     const auto count = static_cast<int>(bucket.units.size());
     for (int i = 0; i < count; ++i)
       bucket.units[static_cast<std::size_t>(i)].owner = world - 1 - i * world / count;

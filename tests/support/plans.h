@@ -7,14 +7,14 @@
 
 #include "optim/sharding_plan.h"
 
-// Plans that no strategy of the program makes, to test the executor on other tables.
+// Plans that no strategy of the program makes, to test the executor with other tables.
 namespace muo::test {
 
-// Matrices in buckets of `per_bucket`, reduce-scattered by elements, so that most cross segments.
-// Nesterov inputs are gathered on all ranks, and each rank keeps its slice of the update.
+// Matrices in buckets of `per_bucket`, reduce-scattered by elements, so that most matrices cross
+// segments. Nesterov inputs are gathered on all ranks, and each rank keeps its slice of the update.
 optim::ShardingPlan plan_all_gather_inputs(std::span<const ParamSpec> params, int world,
                                            int per_bucket);
-// The same, but gathered to an owner, whose update is scattered.
+// The same, but inputs are gathered to an owner, which scatters the update.
 optim::ShardingPlan plan_gather_to_owner(std::span<const ParamSpec> params, int world,
                                          int per_bucket);
 // Whole matrices, assigned round-robin to segments of different lengths.
@@ -27,11 +27,11 @@ void number_in_model_order(std::vector<ParamSpec>& params);
 // Plans of every strategy, and the plans above.
 std::vector<optim::ShardingPlan> all_plans(const std::vector<ParamSpec>& params, int world);
 
-// Bytes summed by a step's collective of totals: kernels/commit.h, and UpdateSquares of each
-// parameter.
+// Bytes that the collective of a step's totals sums: those of kernels/commit.h, and UpdateSquares
+// of each parameter.
 std::int64_t totals_bytes(int world, std::span<const ParamSpec> params);
 
-// The plan with Gather::kPipelined.
+// Returns the plan with Gather::kPipelined.
 optim::ShardingPlan pipelined(optim::ShardingPlan plan);
 
 }  // namespace muo::test

@@ -7,9 +7,9 @@
 
 namespace muo::test {
 
-// CPU seconds of the calling thread in `body`: the minimum of three calls, which is hardly affected
-// by other work on the machine. For the growth of an algorithm's cost, as a ratio of two such
-// times.
+// CPU seconds of the calling thread in `body`: the minimum of three calls, which other work on
+// the machine hardly affects. Use the ratio of two such times to measure how the cost of an
+// algorithm grows.
 template <class Body>
 double processor_seconds(const Body& body) {
   double least = std::numeric_limits<double>::infinity();

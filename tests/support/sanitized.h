@@ -2,8 +2,8 @@
 
 namespace muo::test {
 
-// Steps are several times slower under a sanitizer: runs that only have to last for a while may be
-// shorter there.
+// Steps are several times slower under a sanitizer, so runs that only have to last for a while may
+// be shorter there.
 #ifdef __SANITIZE_ADDRESS__
 inline constexpr bool kAddressSanitizer = true;
 #else

@@ -13,7 +13,7 @@
 
 #include "kernels/host/simd_lanes.h"
 
-// Results of src/kernels/host/simd_*.h for the same operands. V selects the implementation for
+// Results of src/kernels/host/simd_*.h for the same operands. V selects the implementation of
 // functions whose operands do not determine it.
 namespace muo::test {
 
@@ -26,7 +26,7 @@ constexpr std::size_t kVector = kLanes;
 // Three operands of equal length, in whole vectors.
 using Operands = std::array<std::vector<float>, 3>;
 
-// All triples of special numbers, random bits, and numbers whose sums round.
+// All triples of special numbers, random bits, and numbers whose sums are rounded.
 inline const Operands& operands() {
   static const Operands made = [] {
     using Limits = std::numeric_limits<float>;
@@ -63,7 +63,7 @@ inline const Operands& operands() {
 // Bits of all results, by function name.
 using Results = std::map<std::string, std::vector<std::uint32_t>>;
 
-// Which NaN arithmetic returns depends on the CPU and the compiler.
+// Which NaN results from arithmetic depends on the CPU and the compiler.
 inline std::uint32_t bits_of(float x, bool any_nan) {
   return any_nan && std::isnan(x) ? 0x7FC00000U : std::bit_cast<std::uint32_t>(x);
 }
@@ -178,7 +178,7 @@ void apply_tails(Results& out) {
   append(out["keep"], keep(V::load(a, AllLanes{}), AllLanes{}, other), false);
 }
 
-// V::WideWords over words of random bits; upper halves left by products are not read again.
+// V::WideWords over words of random bits. The upper halves that products leave are not read again.
 template <class V>
 void apply_words(Results& out) {
   using WideWords = typename V::WideWords;
@@ -189,7 +189,7 @@ void apply_words(Results& out) {
   };
   std::mt19937_64 random(18);
   for (int i = 0; i < 1000; ++i) {
-    // Every other one overflows the lower word.
+    // Every second one overflows the lower word.
     const std::uint64_t first = i % 2 == 0 ? random() : (random() << 32) - random() % kVector;
     const auto factor = static_cast<std::uint32_t>(random());
     const WideWords count = V::count_from(first);
@@ -215,8 +215,8 @@ Results results_of() {
   return out;
 }
 
-// Results of the functions that this build's kernels use, with exp, exp2 and tanh. From a library
-// that is compiled like the kernels, for each of their CPU levels.
+// Results of the functions that this build's kernels use, with exp, exp2 and tanh. They come from a
+// library that is compiled like the kernels, for each of their CPU levels.
 Results results_here();
 
 }  // namespace muo::test

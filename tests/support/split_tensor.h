@@ -5,7 +5,7 @@
 
 namespace muo::test {
 
-// A number after being split and joined.
+// A number after it has been split and joined.
 inline float split_and_joined(float value) {
   const SplitFloat parts = split_float(value);
   return join_float(parts.upper, parts.lower);

@@ -20,10 +20,10 @@ class LocalRanks {
  public:
   explicit LocalRanks(const HostWorld& world);
 
-  // Runs `body` on each of them. If one throws, on_failure() is called, the others are released,
-  // and the cause is rethrown.
+  // Runs `body` on each rank. If one throws, on_failure() is called, the others are released, and
+  // the cause is rethrown.
   void run(const RankBody& body);
-  // Releases all waiting ranks. From any thread.
+  // Releases all waiting ranks. May be called from any thread.
   void abort() noexcept;
   std::function<void()> on_failure = [] {};
 
@@ -42,13 +42,13 @@ class LocalRanks {
 // A world with `split[p]` ranks in process p.
 HostWorld world_of(const std::vector<int>& split, int process, ProcessExchange* exchange);
 
-// A world whose processes are simulated in this one, and exchange through memory.
+// A world whose processes are simulated in this process and exchange through memory.
 class SplitWorld {
  public:
   explicit SplitWorld(const std::vector<int>& split);
 
-  // Runs `body` on every rank of every process. If one throws, all are released, and one cause is
-  // rethrown.
+  // Runs `body` on every rank of every process. If one throws, all are released, and one
+  // cause is rethrown.
   void run(const RankBody& body);
   void abort() noexcept;
   [[nodiscard]] const MemoryExchange& exchange() const { return exchange_; }

@@ -10,8 +10,8 @@ namespace {
 
 SumOrder order_in_use;
 
-// Terms first, first + step, ... of a product: columns of a matrix whose rows contain its terms,
-// else rows.
+// Terms first, first + step, ... of a product: columns of a matrix whose rows contain its
+// terms, or else rows.
 struct Terms {
   std::int64_t first = 0, step = 1, count = 0;
 };

@@ -7,9 +7,9 @@
 
 namespace muo::test {
 
-// An order of summing a product's terms, as in kernels that split a sum: into `parts` sums in fp32,
-// which are added from the last to the first. A part is a range of the terms or, if interleaved,
-// every parts-th of them.
+// An order in which the terms of a product are summed, as in kernels that split a sum: `parts` sums
+// in fp32, which are added from the last to the first. A part is a range of the terms or, if
+// interleaved, every parts-th of them.
 struct SumOrder {
   std::int64_t parts = 1;
   bool interleaved = false;
@@ -18,7 +18,7 @@ struct SumOrder {
 // gemm() with that order of sums.
 void gemm_in_order(const GemmArgs& args, const SumOrder& order);
 
-// While it exists, products of the host and the SIMT tier use another order of sums, or another
+// During its lifetime, products of the host and the SIMT tier use another order of sums, or another
 // function. No rank may be running when it is constructed or destroyed.
 class Products {
  public:

@@ -13,7 +13,7 @@
 
 namespace muo::test {
 
-// Owns the memory of one tensor, aligned like device memory; zero at first. A tensor without
+// Owns the memory of one tensor, aligned like device memory and initially zero. A tensor without
 // elements has a valid address, too.
 class HostTensor {
  public:
@@ -69,7 +69,7 @@ class HostTensor {
   Tensor tensor_;
 };
 
-// Normally distributed values times `scale`; they differ for each `name`.
+// Normally distributed values times `scale`, which differ for each `name`.
 inline void fill_normal(const HostTensor& tensor, std::string_view name, float scale = 1.0F,
                         std::uint64_t seed = 1) {
   const CounterRandom random(seed, name);

@@ -30,8 +30,8 @@ inline double worst_case(std::int64_t operations, double unit = kUnitF32) {
   return nu / (1.0 - nu);
 }
 
-// The same for independent roundings: lambda sqrt(n) u, exceeded with probability below 2
-// exp(-lambda^2 / 2) per result, here 3e-8 (Higham & Mary 2019, "A new approach to probabilistic
+// The same for independent roundings: lambda sqrt(n) u, which is exceeded with a probability below
+// 2 exp(-lambda^2 / 2) per result, here 3e-8 (Higham & Mary 2019, "A new approach to probabilistic
 // rounding error analysis", theorem 2.4).
 inline double probable(std::int64_t operations, double unit = kUnitF32) {
   constexpr double kLambda = 6.0;
@@ -46,7 +46,7 @@ double frobenius(std::span<const T> values) {
   return std::sqrt(sum);
 }
 
-// Frobenius norm of got - want; infinite if a value is not a number or the lengths differ.
+// Frobenius norm of got - want; infinite if a value is NaN or the lengths differ.
 template <class T>
 double distance(std::span<const T> got, std::span<const double> want) {
   if (got.size() != want.size()) return std::numeric_limits<double>::infinity();
@@ -69,8 +69,8 @@ double relative_error(const std::vector<T>& got, const std::vector<double>& want
   return relative_error<T>(std::span<const T>(got), std::span<const double>(want));
 }
 
-// Largest |got[i] - want[i]| / scale[i], where scale[i] > 0 is the magnitude to which the rounding
-// errors of element i are relative, e.g. sum_k |a_ik| |b_kj| for a product.
+// The largest |got[i] - want[i]| / scale[i], where scale[i] > 0 is the magnitude to which the
+// rounding errors of element i are relative, e.g. sum_k |a_ik| |b_kj| for a product.
 template <class T>
 double worst_element(std::span<const T> got, std::span<const double> want,
                      std::span<const double> scale) {

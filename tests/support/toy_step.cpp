@@ -21,7 +21,7 @@
 namespace muo::test {
 namespace {
 
-// One rank's step, used for tracing and for running.
+// The step of one rank, used both for tracing and for running.
 class ToyRankStep {
  public:
   ToyRankStep(const ToyRun& run, const RankContext& rank, Arena& arena)
@@ -126,7 +126,7 @@ void set_values(const StateEntry& entry, std::span<const float> values) {  // of
   }
 }
 
-// Fills it with bits that are a NaN in fp32 and bf16 alike.
+// Fills the tensor with bits that are NaN in both fp32 and bf16.
 void spoil(const Tensor& tensor) { std::fill_n(tensor.data, tensor.bytes(), std::byte{0xFF}); }
 
 ToyRank result_of(const ToyRun& run, const optim::ShardedStep& step) {
@@ -162,7 +162,7 @@ ToyRank run_rank(const ToyRun& run, RankContext& rank) {
   PlannedArena arena(rank.device, plan_rank(run, rank.rank), rank.common);
   ToyRankStep step(run, rank, arena);
   optim::ShardedStep& sharded = step.sharded();
-  for (int turn = 0; turn < rank.world; ++turn) {  // sequentially: replicas may be common
+  for (int turn = 0; turn < rank.world; ++turn) {  // sequentially, because replicas may be common
     for (std::size_t i = 0; turn == rank.rank && i < run.params.size(); ++i)
       spoil(sharded.weight(i));
     rank.barrier.arrive({}, "spoiling");

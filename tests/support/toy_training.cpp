@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kVocab = 61;
 
-// Row g of step s: a walk in which the next token mostly follows from the last one.
+// Row g of step s: a random walk in which the next token mostly follows from the previous one.
 void fill_row(std::int64_t step, std::int64_t g, std::span<std::int32_t> row) {
   const CounterRandom random(7, "toy data");
   const auto base = static_cast<std::uint64_t>((step * kTrainingRows + g) * 64);
@@ -83,7 +83,8 @@ trainer::RunConfig toy_config(const ToyTraining& run) {
   config.step = {.batch = run.rows / (run.world * run.accumulation),
                  .accumulation = run.accumulation,
                  .recompute = run.recompute,
-                 .timed = run.timed};
+                 .timed = run.timed,
+                 .micro_steps = run.micro_steps};
   MUO_CHECK(config.rows_per_step() == run.rows, "world ", run.world, ", accumulation ",
             run.accumulation);
   config.hyper = optim::make_hyper_parameters(
@@ -98,10 +99,16 @@ ToyCurves train(const ToyTraining& run) {
                     .nan_between_steps = run.nan_between_steps,
                     .interrupted = run.interrupted,
                     .fill_row = fill_row,
-                    .before_step = [&](RankContext& rank, graphs::RunState& state, int step) {
-                      if (run.perturbation != 0) perturb(state, run.perturbation, step);
-                      if (run.before_step) run.before_step(rank, state, step);
-                    }});
+                    .micro_steps =
+                        [&](int step) {
+                          return run.ramp.empty() ? run.accumulation
+                                                  : run.ramp[static_cast<std::size_t>(step)];
+                        },
+                    .before_step =
+                        [&](RankContext& rank, graphs::RunState& state, int step) {
+                          if (run.perturbation != 0) perturb(state, run.perturbation, step);
+                          if (run.before_step) run.before_step(rank, state, step);
+                        }});
 }
 
 void expect_bitwise(const ToyCurves& got, const ToyCurves& want, const std::string& what) {
@@ -174,8 +181,8 @@ void expect_within(const Agreement& bounds, const ToyCurves& got, const std::str
   EXPECT_LE(relative_error(got.weights, {want.weights.begin(), want.weights.end()}), bounds.weights)
       << what;
   // By the triangle inequality, norms of weights differ by at most the distance of the weights, and
-  // those of changes by that of the weights before and after. In earlier steps weights were no
-  // further apart.
+  // norms of changes by at most the distances of the weights before and after. In earlier steps,
+  // weights were no further apart.
   const double bound = bounds.weights * frobenius<float>(want.weights);
   EXPECT_LE(distance<double>(got.updates, want.updates),
             bound * std::sqrt(5.0 * static_cast<double>(got.losses.size())))

@@ -6,8 +6,8 @@
 
 namespace muo::test {
 
-// The values of a tensor one element into memory that ends with them: at an address that a view may
-// have, but that no access of several elements supports.
+// The values of a tensor, placed one element after the beginning of memory that ends with them: at
+// an address that a view may have, but that no access of several elements supports.
 class Unaligned {
  public:
   explicit Unaligned(const HostTensor& values)

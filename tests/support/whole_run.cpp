@@ -43,11 +43,11 @@ struct Inputs {
   std::vector<std::int32_t> inputs, targets;
 };
 
-// Records tensors of an arena that keep nothing between steps.
+// Records the tensors of an arena that keep nothing between steps.
 class StepMemory final : public Arena {
  public:
   explicit StepMemory(Arena& arena) : arena_(arena) {}
-  // Call it before the device is sealed.
+  // Call this before the device is sealed.
   void make_nans(Device& device) {
     std::int64_t most = 0;
     for (const Tensor& tensor : tensors_)
@@ -60,7 +60,8 @@ class StepMemory final : public Arena {
     if (spec.lifespan == Lifespan::kStep) tensors_.push_back(out);
     return out;
   }
-  // Every rank calls it; a barrier, so that no rank uses another's memory meanwhile.
+  // Every rank calls this; it is a barrier, so that no rank uses the memory of
+  // another one meanwhile.
   void fill_with_nans(RankContext& rank) {
     rank.barrier.arrive({}, "before the NaNs");
     for (const Tensor& tensor : tensors_) {
@@ -80,7 +81,8 @@ class StepMemory final : public Arena {
   std::vector<Tensor> tensors_;
 };
 
-// Copies this rank's masters, in the dtype that forward reads, into their places in all parameters.
+// Copies this rank's masters, in the dtype that the forward pass reads, to their places
+// in all parameters.
 void take_shards(RankContext& rank, const graphs::RunState& state,
                  const std::vector<ParamSpec>& params, std::vector<float>& weights) {
   std::vector<float> values;
@@ -117,8 +119,9 @@ void take_shards(RankContext& rank, const graphs::RunState& state,
   }
 }
 
-// Requests the interruption of a group in two attempts of each step, at a random point in it or
-// soon after; on a device, which launches all work early, the first time immediately.
+// Requests the interruption of a group in two attempts of each step, at a random point in
+// the attempt or soon after it; on a device, which launches all work early, the first
+// request is immediate.
 class Interruptions {
  public:
   // Called by leaders of barriers.
@@ -212,7 +215,9 @@ void run_rank(RankContext& rank, const WholeRun& run, const std::vector<ParamSpe
     if (run.nan_between_steps) step_memory.fill_with_nans(rank);
     inputs.fill(rank, run, step);
     const int given_up = step_despite(interruptions, rank, [&] {
-      state.step.run(inputs.view(inputs.inputs), inputs.view(inputs.targets), *copied);
+      const std::int64_t count = run.micro_steps ? run.micro_steps(step) : config.step.accumulation;
+      state.step.run(inputs.view(inputs.inputs).rows(0, count),
+                     inputs.view(inputs.targets).rows(0, count), *copied);
       rank.compute.synchronize();
     });
     if (rank.rank == 0) {

@@ -11,20 +11,23 @@
 
 namespace muo::test {
 
-// A training run with the real components (plan, memory plan, graphs, device group), without data
-// files, logs and checkpoints.
+// A training run with the real components (plan, memory plan, graphs, device group), but without
+// data files, logs and checkpoints.
 struct WholeRun {
   trainer::RunConfig config;  // options: strategy, graph and seed are used
   int steps = 0;
   std::optional<std::uint64_t> random_order = {};
-  // Before each step, sets all bits of memory that keeps nothing between steps (Lifespan::kStep), a
-  // NaN in every floating-point type, so that kernels that read unwritten memory are detected.
+  // Before each step, sets all bits of memory that keeps nothing between steps
+  // (Lifespan::kStep), which is a NaN in every floating-point type, so that kernels that read
+  // unwritten memory are detected.
   bool nan_between_steps = false;
   // Interrupts each step up to twice, at random points.
   bool interrupted = false;
   // Fills the seq_len + 1 tokens of global row g of a step. Called on every rank's thread.
   std::function<void(std::int64_t step, std::int64_t g, std::span<std::int32_t> row)> fill_row;
-  // Called on every rank's thread: after the initial weights, and before each step.
+  // The number of micro-steps of a step; empty: those of the configuration.
+  std::function<std::int64_t(int step)> micro_steps = {};
+  // Called on every rank's thread after the initial weights are set, and before each step.
   std::function<void(RankContext&, graphs::RunState&)> started = {};
   std::function<void(RankContext&, graphs::RunState&, int step)> before_step = {};
 };

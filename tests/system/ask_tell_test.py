@@ -37,7 +37,7 @@ class Sweep:
         raise AssertionError("no such message: " + self.process.stderr.read())
 
     def wait(self):
-        """Waits for the sweep; returns its exit code and the remaining messages."""
+        """Waits for the sweep, and returns its exit code and the remaining messages."""
         self.process.stdin.close()
         messages = [json.loads(line) for line in self.process.stdout]
         self.errors = self.process.stderr.read()
@@ -95,7 +95,7 @@ class AskTell(unittest.TestCase):
         steps = [message["step"] for message in messages if message["event"] == "evaluation" and message["trial"] == 2]
         self.assertEqual(steps, [0, 10, STEPS])
 
-    def test_what_is_wrong_is_answered_and_nothing_else_happens(self):
+    def test_errors_are_answered_and_nothing_else_happens(self):
         sweep = self.start()
         sweep.receive("ready")
         sweep.send({"trial": 0, "options": {}})

@@ -32,7 +32,7 @@ nlohmann::json measured(const std::string& arguments, const std::string& environ
   return nlohmann::json::parse(outcome.out);
 }
 
-TEST(Bench, AStepsPhasesAreItsTime) {
+TEST(Bench, PhasesAddUpToTheStep) {
   const nlohmann::json out = measured(options("step", kHost));
   EXPECT_EQ(out["ranks"], 2);
   EXPECT_EQ(out["tokens_per_step"], 128);
@@ -51,7 +51,7 @@ TEST(Bench, AStepsPhasesAreItsTime) {
     EXPECT_GT(out["phases_ms"][phase][1].get<double>(), 0) << phase;
 }
 
-TEST(Bench, AStepsOperationsAreItsTime) {
+TEST(Bench, OperationsAddUpToTheStep) {
   const nlohmann::json out = measured(options("step", kHost))["operations"];
   const double step = out["step_ms"].get<double>();
   double work = 0;
@@ -69,11 +69,11 @@ TEST(Bench, AStepsOperationsAreItsTime) {
               step * (of_step["waiting_for_devices"].get<double>() +
                       of_step["waiting_for_processor"].get<double>()),
               1e-6 * step);
-  // The rest is the host's work: copies of a batch, the launch. Its amount depends on the machine's
-  // load.
+  // The rest is work of the host: copying a batch, and the launch. Its amount depends on the load
+  // of the machine.
   EXPECT_GT(of_step["between"].get<double>(), 0);
-  // A device's 64 tokens: forward, and twice that for backward, of 12 matrices of 32 x 32 or
-  // equivalent, and of 320 padded rows of lm_head.
+  // The FLOPs of a device's 64 tokens: forward, and twice that for backward, of 12 matrices of 32 x
+  // 32 or equivalent, and of 320 padded rows of lm_head.
   EXPECT_NEAR(gflop, 1e-9 * 3 * 2 * 64 * (2 * 12 * 32 * 32 + 320 * 32), 1e-12);
   const nlohmann::json& shares = out["of_operations"];
   EXPECT_NEAR(shares["gemm"].get<double>() + shares["attention"].get<double>() +
@@ -98,7 +98,7 @@ TEST(Bench, OperationsAreTimedInGraphsOfTheHost) {
   }
 }
 
-TEST(Bench, ALaunchIsOfADeviceOnly) {
+TEST(Bench, ALaunchIsMeasuredOnDevicesOnly) {
   const nlohmann::json device = measured(options("launch", kSimt), "MUO_CUDA_PLUGIN=muograph_simt");
   EXPECT_EQ(device["device"], "the CPU");
   for (const char* how : {"replay", "eager"}) {
@@ -113,7 +113,7 @@ TEST(Bench, ALaunchIsOfADeviceOnly) {
   EXPECT_GT(host["replay_over_eager"].get<double>(), 0);
 }
 
-TEST(Bench, SaysItInATableToo) {
+TEST(Bench, PrintsATable) {
   const Outcome step = run_program(options("step", kHost));
   EXPECT_EQ(step.code, 0) << step.err;
   for (const char* text : {"2 ranks", "128 tokens per step", "% of the peak", "rank 1", "backward",
@@ -136,8 +136,8 @@ TEST(Bench, TheUpdateAloneByStrategy) {
       const nlohmann::json& row = out["strategies"][i];
       EXPECT_EQ(row["strategy"], optim::strategy_names()[i]);
       const double ms = row["update_ms"].get<double>();
-      // Two layers of 6 matrices, of 32 x 32 or 4 times that; each of the 5 iterations takes 4 n n
-      // m + 2 n n n FLOPs.
+      // Two layers of 6 matrices, which are 32 x 32 or 4 times as large; each of the 5 iterations
+      // takes 4 n n m + 2 n n n FLOPs.
       const double flops = 2 * 5 * (4 * 6.0 + 2 * 18.0) * 32 * 32 * 32;
       EXPECT_NEAR(row["gflops_per_device"].get<double>() * ms * 2, 1e-6 * flops, 1e-9 * flops);
       EXPECT_EQ(row["steps_ms"].size(), 3U);

@@ -14,7 +14,7 @@
 #include "support/program.h"
 #include "system/training_run.h"
 
-// Runs resumed with another batch, or on other devices: which rows they read, and what they count.
+// Runs resumed with another batch or on other devices: which rows they read, and what they count.
 namespace muo {
 namespace {
 
@@ -42,7 +42,7 @@ class ChangedBatch : public Training {
     text_ = shard("tokens.bin", tokens);
   }
 
-  // Weights stay constant, so that a step's loss identifies its rows.
+  // The weights stay constant, so that a step's loss identifies its rows.
   [[nodiscard]] std::string command(const std::string& out, const std::string& more) const {
     return fmt::format(
         "train --data {} --bos-token {} --out {} --model plain --depth 1 --n-embd 32 --n-head 2 "
@@ -60,13 +60,13 @@ class ChangedBatch : public Training {
   }
 };
 
-// A part of a run: `steps` steps of `rows` rows each, with the options `more`.
+// A part of a run: `steps` steps of `rows` rows each, with the additional options `more`.
 struct Part {
   std::int64_t steps, rows;
   std::string more;
 };
 
-TEST_F(ChangedBatch, GoesOnWithTheNextRowAndCountsEveryToken) {
+TEST_F(ChangedBatch, ContinuesWithTheNextRowAndCountsEveryToken) {
   const std::vector<Part> parts = {
       {4, 2, "--devices 1"}, {3, 4, "--devices 2"}, {2, 3, "--devices 3"}, {4, 1, "--devices 1"}};
   for (const std::string packing : {"contiguous", "best-fit"}) {
@@ -111,7 +111,7 @@ TEST_F(ChangedBatch, GoesOnWithTheNextRowAndCountsEveryToken) {
   EXPECT_NE(losses("rows-best-fit"), losses("rows-contiguous"));
 }
 
-TEST_F(ChangedBatch, WhatWasAutomaticGivesWay) {
+TEST_F(ChangedBatch, AutomaticValuesAreDerivedAnew) {
   train("rows", "--devices 1 --total-batch-size 128 --num-iterations 1");
   EXPECT_THAT(config("rows"), HasSubstr("device-batch-size = 4\n"));
   const Outcome fewer = train("rows", "--total-batch-size 64 --num-iterations 2 --resume auto");
@@ -140,7 +140,7 @@ TEST_F(ChangedBatch, WhatWasAutomaticGivesWay) {
   EXPECT_THAT(config("given"), HasSubstr("\ntarget-batch-size = \"auto\"\n"));
 }
 
-TEST_F(ChangedBatch, WithRowsOfAnotherLengthIsRefused) {
+TEST_F(ChangedBatch, WithAnotherRowLengthIsRejected) {
   train("run", "--devices 1 --total-batch-size 128 --num-iterations 1");
   for (const std::string length : {"48", "64"}) {
     const Outcome refused = run_program("train --resume " + path("run").string() +
@@ -148,7 +148,7 @@ TEST_F(ChangedBatch, WithRowsOfAnotherLengthIsRefused) {
     EXPECT_EQ(refused.code, 2);
     EXPECT_THAT(refused.err,
                 AllOf(HasSubstr("--max-seq-len " + length + ": the resumed run has rows of 32"),
-                      HasSubstr("leave the option out, or start a new run")));
+                      HasSubstr("omit the option, or start a new run")));
     EXPECT_EQ(std::ranges::count(refused.err, '\n'), 1) << refused.err;
   }
 }

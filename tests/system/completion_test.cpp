@@ -54,7 +54,7 @@ TEST(Completion, OfOptionsIsTheCommandsOwn) {
   EXPECT_THAT(completions({"train", "--softcap", "--dep"}), ElementsAre("--depth"));
 }
 
-TEST(Completion, OfValuesThatAreFewWordsAndElseOfFiles) {
+TEST(Completion, OfValuesOffersChoicesOrFiles) {
   EXPECT_THAT(completions({"train", "--dtype", ""}), ElementsAre("fp32", "bf16"));
   EXPECT_THAT(completions({"train", "--graph", "o"}), ElementsAre("on", "off"));
   EXPECT_THAT(completions({"train", "--newton-schulz", "gram"}),
@@ -81,7 +81,7 @@ TEST(Completion, BashAsksTheProgram) {
 
 TEST(Completion, ZshAsksTheProgram) {
   if (test::run_command("command -v zsh").code != 0) GTEST_SKIP() << "there is no zsh";
-  // Replacements of the shell's completion functions, which print what they would offer.
+  // Replaces the shell's completion functions by functions that print what they would offer.
   const std::string setup =
       "zsh -fc 'compadd() { print -l -- ${(P)2} }; _files() { print files }; "
       "complete() { source " +

@@ -1,4 +1,4 @@
-// Plans every file of configs/ on GPUs that need not exist, and compares the results with
+// Plans every file of configs/ on GPUs that need not be present, and compares the results with
 // configs/README.md.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -24,10 +24,11 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
 
-// Planned only, with the SIMT tier in place of the CUDA plug-in.
+// Runs are only planned, with the SIMT tier in place of the CUDA plug-in.
 constexpr std::string_view kMachine =
     "MUO_CUDA_PLUGIN=muograph_simt CUDA_STAND_IN_GPUS=8 SIMT_GPU_MEMORY=80000000000";
-// FLOP/s that the table's hours assume, half of an H100's peak, and the seconds of an hour.
+// The FLOP/s that the hours in the table assume, half of an H100's peak, and the seconds of an
+// hour.
 constexpr double kHalfPeak = 989e12 / 2, kHour = 3600;
 
 fs::path configs() { return fs::path(test::source_directory()) / "configs"; }
@@ -39,7 +40,7 @@ json planned(const std::string& name, const std::string& options) {
   return outcome.code == 0 ? json::parse(outcome.out) : json();
 }
 
-// Cells of a file's row in the table.
+// The cells of a file's row in the table.
 std::vector<std::string> row_of(const std::string& name) {
   std::istringstream readme(test::read_file(configs() / "README.md"));
   for (std::string line; std::getline(readme, line);) {
@@ -80,7 +81,7 @@ TEST(Configs, CostWhatTheirTableSaysAndFitGpusOf80GB) {
     EXPECT_EQ(row[kFlops], fmt::format("{:.1e}", flops).erase(4, 1)) << name;
     if (row[kMemory].empty()) continue;  // a configuration for a CPU
     EXPECT_EQ(row[kHours], fmt::format("{:.2g}", flops / kHalfPeak / kHour)) << name;
-    // The speedrun's file sets the number of devices, so that its rows hold for that number only.
+    // The speedrun's file sets the number of devices, so its rows hold only for that number.
     const bool of_eight = name == "speedrun-8gpu.toml";
     EXPECT_EQ(row[kMemory],
               fmt::format("{} / {} GB", of_eight ? "-" : gigabytes(planned(name, "--devices 1")),
@@ -99,7 +100,7 @@ TEST(Configs, CostWhatTheirTableSaysAndFitGpusOf80GB) {
   EXPECT_GE(files, 11);
 }
 
-// The number of shards of 10^8 tokens to fetch is what a run reads once.
+// The number of shards of 10^8 tokens to fetch is the number of shards that a run reads once.
 TEST(Configs, NameAsManyShardsAsTheyRead) {
   constexpr std::int64_t kShardTokens = 100'000'000;
   int files = 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests `scripts/convert_nanochat.py` with stand-ins of PyTorch and safetensors, which only load and save.
+"""Tests `scripts/convert_nanochat.py` with stand-ins for PyTorch and safetensors that only load and save.
     tests/system/convert_nanochat_test.py"""
 import os
 import pathlib

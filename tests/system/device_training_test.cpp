@@ -19,7 +19,7 @@ using testing::HasSubstr;
 // Training with the SIMT tier in place of GPUs: the program must not rely on host memory.
 class DeviceTraining : public Training {};
 
-TEST_F(DeviceTraining, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
+TEST_F(DeviceTraining, RunsOnVirtualRanksOfADeviceAndTheHostResumes) {
   const std::string run =
       "--num-iterations 4 --total-batch-size 256 --eval-every 2 --save-every 2 ";
   const Outcome device = run_program(
@@ -40,7 +40,7 @@ TEST_F(DeviceTraining, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
   train("resumed", run + "--backend host --resume " +
                        trainer::checkpoint_directory(path("device"), 2).string());
   EXPECT_NEAR(losses("resumed").back(), want.back(), 1e-5);
-  // The other commands that read one run on a device as well.
+  // The other commands that read one run also work on a device.
   const std::string sample =
       "sample --max-tokens 5 --temperature 0 --prompt line --checkpoint " + path("device").string();
   const Outcome text = run_program(sample + " --backend cuda", "MUO_CUDA_PLUGIN=muograph_simt");
@@ -60,7 +60,7 @@ TEST_F(DeviceTraining, RunsOnVirtualRanksOfADeviceAndTheHostGoesOn) {
   EXPECT_EQ(answers.out, run_program(examples + " --backend host").out);
 }
 
-TEST_F(DeviceTraining, HowAttentionIsComputedIsSaidRecordedAndRefusedInTime) {
+TEST_F(DeviceTraining, TheChoiceOfAttentionIsLoggedRecordedAndChecked) {
   const std::string simt = "MUO_CUDA_PLUGIN=muograph_simt ";
   const auto train_with = [&](const std::string& more, const std::string& environment = "") {
     return run_program(options("run",
@@ -85,7 +85,7 @@ TEST_F(DeviceTraining, HowAttentionIsComputedIsSaidRecordedAndRefusedInTime) {
   const std::string config = test::read_file(path("run") / "config.toml");
   EXPECT_THAT(config, HasSubstr("attention = \"portable\""));
   EXPECT_THAT(config, HasSubstr("deterministic = false"));
-  // The run's configuration is kept, and changed options are listed.
+  // The run's configuration is kept, and options that have changed are listed.
   const Outcome own = train_with("--resume auto --num-iterations 3 --attention own");
   ASSERT_EQ(own.code, 0) << own.err;
   EXPECT_THAT(own.out, HasSubstr("attention, window 32: own kernels on tensor cores"));
@@ -101,9 +101,9 @@ TEST_F(DeviceTraining, HowAttentionIsComputedIsSaidRecordedAndRefusedInTime) {
   EXPECT_EQ(run_program(eval, "MUO_ATTENTION=flash").code, 2);
 }
 
-// Two ranks on one GPU with four hardware queues: a spinning collective blocks the queue of work
-// that the other rank needs, and the advice of the message solves it.
-TEST_F(DeviceTraining, TooFewHardwareQueuesAreToldAndOneBranchNeedsFewer) {
+// Two ranks share one GPU with four hardware queues: a spinning collective blocks the queue of work
+// that the other rank needs. Following the advice in the message solves this.
+TEST_F(DeviceTraining, TooFewHardwareQueuesAreReportedAndOneBranchNeedsFewer) {
   const auto with_branches = [&](const std::string& branches, const std::string& deadline = {}) {
     return run_program(
         options("run" + branches,
@@ -121,9 +121,9 @@ TEST_F(DeviceTraining, TooFewHardwareQueuesAreToldAndOneBranchNeedsFewer) {
   EXPECT_EQ(one.code, 0) << one.err;
 }
 
-// Queues are assigned round-robin, as a driver may do: with three branches the step of eight layers
-// forks 34 times, so that each of the 32 queues holds a part of the first rank's step, which spins
-// ahead of its peer's computation. The default does not fork.
+// Queues are assigned round-robin, as a driver may do. With three branches, the step of eight
+// layers forks 34 times, so that each of the 32 queues holds a part of the first rank's step, which
+// spins ahead of its peer's computation. The default does not fork.
 TEST_F(DeviceTraining, RanksThatShareAGpuHaveOneBranchUnlessThreeAreAskedFor) {
   const auto train = [&](const std::string& name, const std::string& more,
                          const std::string& deadline = {}) {
@@ -143,8 +143,8 @@ TEST_F(DeviceTraining, RanksThatShareAGpuHaveOneBranchUnlessThreeAreAskedFor) {
   }
 }
 
-// The pair of kernels and the fused one agree within the order of sums; a wrong fused kernel is
-// detected and not used, and the run then has the pair's bits.
+// The pair of kernels and the fused kernel agree except for the order of sums. A wrong fused kernel
+// is detected and not used, and the run then has the same bits as with the pair.
 TEST_F(DeviceTraining, FusedProductsAreComparedBeforeTheyAreUsed) {
   const auto train = [&](const std::string& name, const std::string& fused,
                          const std::string& more = {}) {
@@ -171,7 +171,7 @@ TEST_F(DeviceTraining, FusedProductsAreComparedBeforeTheyAreUsed) {
   };
   EXPECT_THAT(saved("fused"), HasSubstr("fused-products = true"));
   EXPECT_THAT(saved("pair"), HasSubstr("fused-products = false"));
-  // The choice is kept, and a note says where it cannot be.
+  // The choice is kept, or a note says where that is not possible.
   const Outcome without =
       run_program("train --verbose --num-iterations 4 --resume " + path("fused").string(),
                   "MUO_CUDA_PLUGIN=muograph_simt");
@@ -206,7 +206,7 @@ TEST_F(DeviceTraining, AGemmTableIsWrittenOnceAndServesTheNextRun) {
   EXPECT_EQ(train_with("fourth", "/nowhere/gemm.json").code, 2);
   const Outcome host = run_program(options("host", "--gemm-table " + file));
   EXPECT_EQ(host.code, 2);
-  EXPECT_THAT(host.err, HasSubstr("is for GPUs"));
+  EXPECT_THAT(host.err, HasSubstr("only for GPUs"));
 }
 
 TEST_F(DeviceTraining, ProductsAreMeasuredOnceForTheCacheWhereBitsMayDiffer) {
@@ -218,7 +218,7 @@ TEST_F(DeviceTraining, ProductsAreMeasuredOnceForTheCacheWhereBitsMayDiffer) {
                                    more),
                        "MUO_CUDA_PLUGIN=muograph_simt XDG_CACHE_HOME=" + cache);
   };
-  const auto measured = HasSubstr(" products were measured: " + cache);
+  const auto measured = HasSubstr(" products: " + cache);
   const Outcome same_bits = train_with("same_bits", "");
   EXPECT_EQ(same_bits.code, 0) << same_bits.err;
   EXPECT_THAT(same_bits.out, testing::Not(HasSubstr("tune: ")));
@@ -237,24 +237,24 @@ TEST_F(DeviceTraining, ProductsAreMeasuredOnceForTheCacheWhereBitsMayDiffer) {
   test::write_file(file, "no table");
   EXPECT_THAT(train_with("damaged", "--tune once").out,
               testing::AllOf(HasSubstr("not a table of GEMM algorithms"),
-                             HasSubstr(": measured again"), measured));
+                             HasSubstr(": measuring again"), measured));
   // An entry that the library rejects is also measured again.
   std::string table = test::read_file(file);
   table.replace(table.find("\"id\": "), 6, "\"id\": 9");
   test::write_file(file, table);
   const Outcome refused = train_with("refused", "--tune once");
   EXPECT_EQ(refused.code, 0) << refused.err;
-  EXPECT_THAT(refused.out, HasSubstr("tune: 1 products were measured"));
+  EXPECT_THAT(refused.out, HasSubstr("tune: measured 1 products"));
   // An unusable cache: a file is in place of its folder.
   fs::remove_all(cache);
   test::write_file(cache, "");
   const Outcome no_cache = train_with("no_cache", "--tune once");
   EXPECT_EQ(no_cache.code, 0) << no_cache.err;
   EXPECT_THAT(no_cache.out, testing::AllOf(HasSubstr("tune: cannot write "),
-                                           HasSubstr(": the next run measures again")));
+                                           HasSubstr(": the next run will measure again")));
   const Outcome host = run_program(options("host", "--tune once"));
   EXPECT_EQ(host.code, 2);
-  EXPECT_THAT(host.err, HasSubstr("--tune once: is for GPUs"));
+  EXPECT_THAT(host.err, HasSubstr("--tune once: requires GPUs"));
   const Outcome both = train_with("both", "--tune now --gemm-table table.json");
   EXPECT_EQ(both.code, 2);
   EXPECT_THAT(both.err, HasSubstr("give only one of the two options"));

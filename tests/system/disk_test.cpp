@@ -11,7 +11,8 @@
 #include "support/program.h"
 #include "system/training_run.h"
 
-// Runs on full or read-only disks: small in-memory file systems that only these runs see.
+// Runs on full or read-only disks: small in-memory file systems that are visible only to these
+// runs.
 namespace muo {
 namespace {
 
@@ -37,8 +38,9 @@ class Disk : public Training {
     fs::create_directories(disk_);
   }
 
-  // A prefix for a command, which sees the disk at disk_. `meanwhile` runs in a shell beside it.
-  // Its output goes to path("log"); the final contents of the disk are copied to path("left").
+  // A prefix for a command, so that it sees the disk at disk_. `meanwhile` runs in a shell beside
+  // it. The command's output goes to path("log"), and the final contents of the disk are copied to
+  // path("left").
   [[nodiscard]] std::string with_disk(const std::string& size, const std::string& before,
                                       const std::string& meanwhile = "") const {
     return "unshare --mount sh -c 'mount -t tmpfs -o size=" + size + " none " + disk_.string() +
@@ -78,7 +80,7 @@ TEST_F(Disk, ThatIsFullEndsTheRunAndHarmsNoOlderCheckpoint) {
   }
 }
 
-TEST_F(Disk, ThatStaysFullIsToldAtEverySaveAndTheLastOneHasToSucceed) {
+TEST_F(Disk, ThatStaysFullIsReportedAtEverySaveAndTheLastMustSucceed) {
   const Outcome outcome = run_program(command("--on-save-error continue"), with_disk("8m", "true"));
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("checkpoint of step 16 not saved: cannot reserve space for "));
@@ -101,8 +103,8 @@ TEST_F(Disk, ThatHasSpaceAgainIsWrittenToAgain) {
 }
 
 TEST_F(Disk, ThatBecomesReadOnlyEndsTheRunAndHarmsNoOlderCheckpoint) {
-  // The run is paused meanwhile: a file opened between the two mounts would prevent the second, and
-  // a fast run would have ended before them.
+  // The run is paused meanwhile: a file opened between the two mounts would prevent the second one,
+  // and a fast run would have ended before them.
   const std::string lock =
       "kill -STOP $pid; mount --bind run/checkpoints run/checkpoints; "
       "mount -o remount,bind,ro run/checkpoints; kill -CONT $pid";
@@ -120,8 +122,8 @@ TEST_F(Disk, ThatBecomesReadOnlyEndsTheRunAndHarmsNoOlderCheckpoint) {
   }
 }
 
-// --save-mode auto with and without enough memory for copies: the run sees a /proc/meminfo of the
-// test's.
+// --save-mode auto, with and without enough memory for copies: the run sees a /proc/meminfo written
+// by the test.
 TEST_F(Disk, WithoutMemoryForCopiesTrainingWaitsForIt) {
   // Copies take 17 MB; a run without copies takes 6 MiB for the chunks in which it writes.
   std::string larger = kRun;
@@ -142,12 +144,13 @@ TEST_F(Disk, WithoutMemoryForCopiesTrainingWaitsForIt) {
   const std::size_t at = roomy.find(" MiB each");
   ASSERT_NE(at, std::string::npos);
   const std::int64_t planned = std::stoll(roomy.substr(roomy.rfind(' ', at - 1)));
-  // Besides the tensors: 59 MiB (process_base() and kBaseSpread), and up to 2 MiB of rounding.
+  // Needed besides the tensors: 59 MiB (process_base() and kBaseSpread), and up to 2 MiB of
+  // rounding.
   const std::string tight = run("tight", 2 * planned + 62);
   EXPECT_THAT(tight, HasSubstr("training will wait for each checkpoint"));
 }
 
-// Reading needs no write permission; training reports at once that it lacks it.
+// Reading needs no write permission; training reports immediately that it lacks it.
 TEST_F(Disk, ThatIsReadOnlyIsReadAndNotTrainedOn) {
   train("disk/run", "--save-every 10");
   const std::string read_only = "mount --bind . . && mount -o remount,bind,ro . && cd $PWD";

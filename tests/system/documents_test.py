@@ -13,9 +13,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
-# Commands not run here, by a part of them: the file that runs them, which must name their program; or words that
-# the
-# document must contain about what they need.
+# Commands that are not run here, by a part of the command: either the file that runs them, which must name their
+# program, or words that the document must contain about what they need.
 RUN_ELSEWHERE = {
     "scripts/test.sh": ".ci/run",
     "scripts/setup.sh": ".ci/run",
@@ -42,7 +41,6 @@ RUN_ELSEWHERE = {
     "scripts/try_install.sh": "scripts/try_in_chroot.sh",
     "scripts/make_packages.sh": ".ci/full",
     ".venv/bin/": "scripts/try_packages.sh",
-    "scripts/bench_peers.py": "PyTorch",
     "scripts/performance_tables.py": "scripts/check.sh",
     "scripts/convert_nanochat.py": "tests/system/convert_nanochat_test.py",
     "scripts/convert_nanogpt_data.py": "tests/system/convert_nanogpt_data_test.py",
@@ -62,7 +60,7 @@ RUN_ELSEWHERE = {
 }
 STARTS = re.compile(r"(\w+=\S+ )*(python3? )?(muograph |ctest |build/(release|dev)/\w+( |$)|\w+_bench |"
                     + "|".join(map(re.escape, RUN_ELSEWHERE)) + ")")
-# Replacements of words that stand for the user's own names.
+# Replacements of words that stand for a user's own names.
 PLACEHOLDERS = {"COMMAND": "doctor", "FILE": "configs/d4-cpu.toml", "RUN": "d4", "SHARD": "shards/val.bin",
                 "NAME": "Golden", "...": "--seed=1"}
 TINY = {"--n-layer": "1", "--n-embd": "64", "--n-head": "1", "--max-seq-len": "32", "--device-batch-size": "1",
@@ -93,7 +91,7 @@ def link_programs(folder):
 
 
 class Sandbox:
-    """A folder that is both a clone with its builds and a user's folder, on a machine without developers' tools."""
+    """A folder that is both a clone with its builds and a user's folder, on a machine without developer tools."""
 
     def __init__(self, folder, build):
         self.folder, self.build = folder, build
@@ -146,7 +144,7 @@ def tiny(words):
     """The command of a training run or a benchmark with the sizes of TINY."""
     sizes = dict(TINY)
     del sizes["--data" if "bench" in words else "--steps"]
-    if "--resume" in words and "--data" not in words:  # the resumed run has two steps already
+    if "--resume" in words and "--data" not in words:  # the resumed run already has two steps
         sizes = {"--num-iterations": "3"}
     elif "--data" in words:
         sizes["--data"] = words[words.index("--data") + 1]

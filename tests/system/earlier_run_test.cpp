@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
 
-// A run written by an earlier version (tests/golden/README.md), and its text.
+// A run written by an earlier version (tests/golden/README.md) and its text.
 class EarlierRun : public testing::Test {
  protected:
   EarlierRun() {
@@ -41,7 +41,7 @@ class EarlierRun : public testing::Test {
   std::string text_;
 };
 
-TEST_F(EarlierRun, GoesOnWhereItWasAsItWent) {
+TEST_F(EarlierRun, ResumesWithTheSameResults) {
   const std::map<std::string, json> before = records();
   const Outcome outcome = run_program("train --resume " + run_.string() + " --data " + text_);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -51,7 +51,7 @@ TEST_F(EarlierRun, GoesOnWhereItWasAsItWent) {
   const std::map<std::string, json> after = records();
   for (const auto& [name, record] : before)
     ASSERT_TRUE(after.contains(name)) << name;
-  // The CPU that wrote it sums products in another order.
+  // The CPU that wrote the run sums products in another order.
   constexpr double kRounding = 1e-5;
   for (const char* step : {"train2", "train3"})
     EXPECT_NEAR(after.at(step).at("loss"), before.at(step).at("loss"), kRounding) << step;
@@ -60,8 +60,8 @@ TEST_F(EarlierRun, GoesOnWhereItWasAsItWent) {
     EXPECT_EQ(after.at("train3").at(key), before.at("train3").at(key)) << key;
 }
 
-// Its checkpoint has no number of rows; it follows from its steps, of one row each.
-TEST_F(EarlierRun, GoesOnWithTheNextRowOfAnotherBatch) {
+// Its checkpoint has no number of rows; the number follows from its steps of one row each.
+TEST_F(EarlierRun, ResumesWithTheNextRowOfAnotherBatch) {
   const std::string inspect = "checkpoint inspect " + run_.string();
   EXPECT_THAT(run_program(inspect).out, HasSubstr("step 2, 2 updates, 2 rows, 32 tokens"));
   const Outcome outcome =

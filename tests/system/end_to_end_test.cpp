@@ -1,4 +1,4 @@
-// The whole way of a text, in the order of commands in docs/tokenizers.md.
+// From a text to a trained model, in the order of the commands in docs/tokenizers.md.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using test::run_program;
 // Documents of random words with the frequencies of a natural language (Zipf's law).
 struct MadeUpText {
   std::string json_lines;
-  // Entropy of a word in nats: words are independent, so no model has less loss.
+  // The entropy of a word in nats: words are independent, so no model has a lower loss.
   double entropy = 0;
   double bytes_per_word = 0;
 };
@@ -87,7 +87,7 @@ TEST(EndToEnd, FromATextToWeightsForOthersAndBack) {
   const std::vector<json> steps = test::metrics_of(path("run"), "train");
   ASSERT_EQ(steps.size(), 50U);
   EXPECT_NEAR(steps.front()["loss"], std::log(4096.0), 0.1);
-  // Halfway from uniform probabilities to the frequencies of words, each of which is a token.
+  // Halfway from uniform probabilities to the frequencies of the words, each of which is a token.
   EXPECT_LT(steps.back()["loss"], (std::log(4096.0) + text.entropy) / 2);
 
   const json evaluated = json::parse(ok("eval " + path("run") + " --json"));
@@ -111,7 +111,8 @@ TEST(EndToEnd, FromATextToWeightsForOthersAndBack) {
      " --depth 1 --max-seq-len 64 --devices 1 --num-iterations 1 --matrix-lr 0.02 --out " +
      path("sweep"));
   std::filesystem::remove_all(path("shards"));
-  for (const char* run : {"run", "sweep/trials/0000"})  // both have all that sampling needs
+  // Both contain everything that sampling needs.
+  for (const char* run : {"run", "sweep/trials/0000"})
     EXPECT_THAT(ok("sample " + path(run) + " --prompt 'bana ceda' --max-tokens 20"),
                 testing::StartsWith("bana ceda"));
 }

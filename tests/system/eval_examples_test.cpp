@@ -89,11 +89,11 @@ TEST_F(EvalExamples, PrintsATable) {
   expect_line(fmt::format("  {:<16} {:>35.4f}", "CORE", number(core["core_metric"])));
   EXPECT_THAT(outcome.out, testing::ContainsRegex(
                                fmt::format("\n{} of [0-9]+ rows are longer than 60 tokens and "
-                                           "lost their beginning",
+                                           "were cut at the start",
                                            cropped)));
 }
 
-TEST_F(EvalExamples, SaysWhatIsWrongBeforeAnyWork) {
+TEST_F(EvalExamples, ReportsErrorsBeforeAnyWork) {
   const auto refused = [&](const std::string& options, const std::string& reason) {
     const Outcome outcome = eval(options);
     EXPECT_EQ(outcome.code, 2) << options;
@@ -102,7 +102,8 @@ TEST_F(EvalExamples, SaysWhatIsWrongBeforeAnyWork) {
   };
   refused("--core nowhere", "nowhere/core.yaml");
   refused("--hellaswag nowhere.jsonl", "nowhere.jsonl");
-  refused("--core " + golden("bundle") + " --max-per-task 3", "3 solved examples before each need");
+  refused("--core " + golden("bundle") + " --max-per-task 3",
+          "3 few-shot examples before each need");
   refused("--core " + golden("bundle") + " --row-tokens 3", "give --row-tokens ");
   refused("--row-tokens 40", "--row-tokens needs --hellaswag or --core");
   refused(core_ + " --eval-tokens 40", "--eval-tokens has no effect with --hellaswag");

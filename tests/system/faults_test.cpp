@@ -21,8 +21,8 @@
 #include "trainer/checkpoint/checkpoint.h"
 
 // Runs the program with a fault injected into one call of one rank
-// (tests/stand_ins/fault_plugin.cpp), and checks how it ends, its messages, the files it leaves,
-// and that it can be resumed from them.
+// (tests/stand_ins/fault_plugin.cpp). Checks how it ends, its messages, the files it leaves, and
+// that it can be resumed from them.
 namespace muo {
 namespace {
 
@@ -46,7 +46,7 @@ const Place kPeer{"peer", 2, "MUO_FAULT_BACKEND=simt", "--devices 1 --ranks-per-
 const Place kNccl{"nccl", 2, "MUO_FAULT_BACKEND=simt",
                   "--devices 2 --comm nccl --gradient-wire fp32"};
 
-// A call in a phase (rank_progress.h), and the faults that can be injected into it.
+// A call in a phase (rank_progress.h) and the faults that can be injected into it.
 struct Point {
   std::string call;
   int count;
@@ -99,8 +99,8 @@ struct Case {
   std::string kind;
   int rank;
 
-  // True if the fault occurs on the GPU, not on a rank's thread: then nothing is thrown at the
-  // call, and the first later call of any rank's thread reports it.
+  // True if the fault occurs on the GPU rather than on a rank's thread: then nothing is thrown at
+  // the call, and the next call of any rank's thread reports it.
   [[nodiscard]] bool on_gpu() const { return point.call == "collective" && !place->on_host(); }
   [[nodiscard]] std::string text() const {
     return concat(kind, ":", rank, ":", point.step, ":", point.call, ":", point.count, ":",
@@ -117,7 +117,7 @@ class Faults {
     whole_ = tensors("whole");
   }
 
-  // Describes what is wrong with the run's end and its files; empty: nothing.
+  // Describes what is wrong with the end of the run and its files; empty if nothing is.
   [[nodiscard]] std::string complaints(const Case& c, const std::string& out) const {
     const bool waits = c.kind == "hang" || c.kind == "pause";
     const Clock::time_point start = Clock::now();
@@ -155,7 +155,7 @@ class Faults {
     return wrong.str();
   }
 
-  // Outcome of a run that receives SIGTERM while it hangs.
+  // The outcome of a run that receives SIGTERM while it hangs.
   [[nodiscard]] Outcome terminated(const Case& c) const {
     const std::string hangs = directory_.path() / "hangs";
     return run("terminated", "MUO_FAULT='" + c.text() + "' MUO_FAULT_FILE=" + hangs,
@@ -184,8 +184,8 @@ class Faults {
            test::read_file(checkpoint / "optimizer.safetensors");
   }
 
-  // Checks that every committed checkpoint is whole, none is missing, and the log has every
-  // finished step.
+  // Checks that every committed checkpoint is complete, that none is missing, and that the log has
+  // every finished step.
   void check_files(const Case& c, const std::string& out, std::ostringstream& wrong) const {
     const fs::path run = directory_.path() / out;
     for (std::int64_t step = 2; step <= kSteps; step += 2) {
@@ -216,7 +216,7 @@ class Faults {
   std::string whole_;
 };
 
-// Runs several cases at once, as hanging ones only wait.
+// Runs several cases concurrently, because hanging ones only wait.
 void expect_good_ends(const Place& place, const std::vector<Case>& cases) {
   const Faults faults(place);
   std::vector<std::string> complaints(cases.size());
@@ -235,7 +235,7 @@ void expect_good_ends(const Place& place, const std::vector<Case>& cases) {
     EXPECT_EQ(complaints[i], "") << place.name << " " << cases[i].text();
 }
 
-// Every `stride`th point once, from `first` on, alternating kinds of faults and ranks.
+// Takes every `stride`th point once, from `first` on, alternating kinds of faults and ranks.
 std::vector<Case> some(const Place& place, std::size_t first = 0, std::size_t stride = 1) {
   const std::vector<Point> from = points(place);
   std::vector<Case> cases;
@@ -256,7 +256,7 @@ std::vector<Case> all(const Place& place) {
   return cases;
 }
 
-// The signal asks to stop after a step that never ends.
+// The signal requests a stop after a step that never ends.
 TEST(Faults, ASignalDoesNotHideThatARankIsStuck) {
   const Faults faults(kHost);
   const Outcome outcome = faults.terminated({&kHost, {"copy", 2, 3, "the step", {}}, "hang", 2});

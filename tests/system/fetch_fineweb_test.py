@@ -25,9 +25,9 @@ def shard(seed, magic=20240520, tokens=TOKENS):
 
 
 class Mirror(http.server.ThreadingHTTPServer):
-    """Serves `files` by name. Options: `tells` sends SHA-256 like Hugging Face; `breaks`, the number of connections to
-    break; `ranges`, whether partial requests are supported; `fails`, a status to answer with; `redirects` redirects
-    like Hugging Face, to an address that refuses HEAD."""
+    """Serves `files` by name. Options: `tells`: sends SHA-256 like Hugging Face; `breaks`: number of connections to
+    break; `ranges`: whether partial requests are supported; `fails`: a status to answer with; `redirects`: redirects
+    like Hugging Face, to an address that rejects HEAD."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Answer)
@@ -114,7 +114,7 @@ class FetchFineweb(unittest.TestCase):
         (self.bin / name).chmod(0o755)
 
     def fetch(self, *options, before="", code=0):
-        """Runs the script and returns its output. `before` are commands of the shell that starts it."""
+        """Runs the script and returns its output. `before`: commands of the shell that starts it."""
         words = [SCRIPT, "--shards", "1", "--dir", self.shards, "--from",
                  f"http://127.0.0.1:{self.mirror.server_port}/some/folder", *options]
         run = subprocess.run(["/bin/bash", "-c", before + 'exec "$@"', "-", *map(str, words)], cwd=self.folder,
@@ -164,13 +164,13 @@ class FetchFineweb(unittest.TestCase):
         self.assertIn(f"expected {'a' * 64} (SHA256SUMS)", self.fetch(code=3))
         self.expect_whole(VAL)
 
-    def test_a_broken_connection_is_gone_on_with(self):
+    def test_a_broken_connection_is_resumed(self):
         self.mirror.breaks = 2
         self.fetch()
         self.expect_whole()
         self.assertEqual(self.asked_for_parts(), ["bytes=30000-", "bytes=60000-"])
 
-    def test_connections_that_break_again_and_again_are_named_and_the_next_call_goes_on(self):
+    def test_repeatedly_broken_connections_are_named_and_the_next_call_continues(self):
         self.mirror.breaks = 100
         self.assertRegex(self.fetch(code=3), rf"{VAL}: the connection broke after 120000 bytes of 201024: call again")
         self.expect_nothing()
@@ -210,7 +210,7 @@ class FetchFineweb(unittest.TestCase):
 
     def test_a_shard_that_is_not_there_is_named(self):
         self.assertRegex(self.fetch("--shards", "2", code=3),
-                         r"folder/fineweb_train_000002.bin: .*404.*has it 2 shards\?")
+                         r"folder/fineweb_train_000002.bin: .*404.*whether it has 2 shards")
         self.expect_whole()
 
     def test_connections_that_break_at_once_are_tried_again(self):
@@ -234,7 +234,7 @@ class FetchFineweb(unittest.TestCase):
         self.command("df", "echo Avail; echo 100000")
         self.assertIn(f"{VAL} needs 20", self.fetch(code=3))
 
-    def test_nobody_answers(self):
+    def test_no_server_answers(self):
         said = self.fetch("--from", "http://127.0.0.1:9", code=3)
         self.assertRegex(said, r"127.0.0.1:9/fineweb_val_000000.bin: .*: call again to continue from there")
 
@@ -258,9 +258,10 @@ class FetchFineweb(unittest.TestCase):
 @unittest.skipUnless(shutil.which("wget"), "no wget here")
 class FetchFinewebByWget(FetchFineweb):
     without = "curl"
-    test_options = test_two_calls_at_a_time_do_not_write_the_same_file = None  # not run again with this client
+    # Not run again with this client.
+    test_options = test_two_calls_at_a_time_do_not_write_the_same_file = None
     test_what_is_no_shard_is_refused = test_shards_are_fetched_once = None
-    test_another_sum_is_refused_and_the_file_removed = test_a_broken_connection_is_gone_on_with = None
+    test_another_sum_is_refused_and_the_file_removed = test_a_broken_connection_is_resumed = None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Runs `muograph report --follow` as a user does and requests its page as a browser does.
+// Runs `muograph report --follow` as a user does, and requests its page as a browser does.
 // scripts/look_at_live_report.py checks what the page does with the answers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -92,7 +92,7 @@ TEST_F(Follow, ServesThePageAndWhatIsAddedToItsRuns) {
   EXPECT_EQ(program.end_by(SIGTERM), 143);
 }
 
-TEST_F(Follow, RefusesRequestsThatAreNotForIt) {
+TEST_F(Follow, RejectsForeignRequests) {
   train("a", 0, 1);
   test::RunningProgram program(command({path("a"), "--port", "0"}));
   const int port = port_of(program);

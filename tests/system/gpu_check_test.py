@@ -42,7 +42,7 @@ FAKES = {
           *driver_version*) echo 580.1 ;;
           *) echo 1 ;;
         esac""",
-    # memcheck finds nothing, racecheck's process traps, and the third tool does not support the device.
+    # memcheck finds nothing, the process under racecheck traps, and the third tool does not support the device.
     "compute-sanitizer": """
         case "$2" in
           memcheck) while [ "${1##*/}" != cuda_kernels_bench ]; do shift; done
@@ -59,7 +59,7 @@ FAKES = {
         for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 10; done""",
     "golden_test": "echo going; kill -KILL $$",
 }
-# Traps in its eighth case, like a kernel; a new process continues after that case.
+# Traps in its eighth case, as a kernel might; a new process continues after that case.
 TRAPS = """#!/usr/bin/env python3
 import os, signal, subprocess, sys
 real = [{program!r}, *sys.argv[1:]]
@@ -191,7 +191,7 @@ class Rehearsal(unittest.TestCase):
         return self.archived_verdicts(call, self.out / f"call_{call}")
 
     def archived_verdicts(self, call, out):
-        """The verdicts by stage, read from the archive only."""
+        """The verdicts by stage, read only from the archive."""
         files = list(out.iterdir())
         self.assertLessEqual(len([path for path in files if path.name.startswith(f"call{call}")]),
                              MOST_FILES)
@@ -208,7 +208,7 @@ class Rehearsal(unittest.TestCase):
         return rows
 
     def expect(self, rows, **expected):
-        """Checks the verdicts of these stages, and that all others passed."""
+        """Checks the verdicts of these stages and that all other stages passed."""
         for name, row in rows.items():
             want = expected.get(name, "passed")
             self.assertRegex(row["verdict"], f"^({want})$", row)
@@ -289,7 +289,7 @@ class Rehearsal(unittest.TestCase):
             with tarfile.open(out / "call3.tar.gz", "w:gz") as tar:
                 tar.add(folder, ".")
 
-    def test_5_killed_itself_it_has_saved_what_had_ended(self):
+    def test_5_finished_results_survive_a_kill(self):
         for number in (signal.SIGKILL, signal.SIGTERM):
             out = self.folder / f"killed_{number}"
             process = subprocess.Popen(self.command(2, 300, out, "kernels_C*"), text=True,
@@ -306,7 +306,8 @@ class Rehearsal(unittest.TestCase):
             process.stdout.close()
             ended += [name for line in rest.splitlines() for name in ENDED.findall(line)]
             rows = self.archived_verdicts(2, out)
-            self.assertEqual(list(rows)[:2], ["machine", "kernels_Cast"])  # named stages run first, after `machine`
+            # Named stages run first, after `machine`.
+            self.assertEqual(list(rows)[:2], ["machine", "kernels_Cast"])
             self.assertIn("racecheck", rows)
             self.assertLessEqual(set(ended) - {ended[-1]}, set(rows))
             self.assertIn("kernels_Cast", (out / "call2.txt").read_text())

@@ -14,15 +14,15 @@
 #include "support/paths.h"
 #include "system/training_run.h"
 
-// Worlds of two processes with two GPUs each of the SIMT tier (muograph_simt), started as torchrun
-// does. The NCCL stand-in sums in an order of its own, which does not depend on how ranks are
-// distributed.
+// Worlds of two processes, each with two GPUs of the SIMT tier (muograph_simt), started as by
+// torchrun. The NCCL stand-in sums in an order of its own, which does not depend on the
+// distribution of the ranks.
 namespace muo {
 namespace {
 
 using testing::HasSubstr;
 
-// Hosts of the two processes: the prefix of each command, and the address of process 0.
+// The hosts of the two processes: the prefix of each command, and the address of process 0.
 struct Hosts {
   std::array<std::string, 2> before = {};
   std::string address = "127.0.0.1";
@@ -44,12 +44,12 @@ class SimtProcesses : public Training {
   [[nodiscard]] std::filesystem::path said(int process, const char* kind) const {
     return path(concat(kind, process));
   }
-  // Starts both processes, runs the shell commands `meanwhile`, which get their pids as $p0 and
-  // $p1, and waits. Returns the exit codes by process.
+  // Starts both processes, runs the shell commands `meanwhile` (with the pids in $p0 and $p1), and
+  // waits. Returns the exit codes by process.
   [[nodiscard]] std::vector<int> run_two(const std::string& out, const std::string& more,
                                          int gpus = 4, const std::string& meanwhile = "",
                                          const Hosts& hosts = {}) const {
-    const int port = test::free_port() - 1;  // the rendezvous port is the next one
+    const int port = test::free_port() - 1;  // the rendezvous uses the next port
     std::string script;
     for (const int p : {0, 1})
       script += concat(environment(gpus), " RANK=", p, " LOCAL_RANK=", p,
@@ -84,7 +84,7 @@ TEST_F(SimtProcesses, TrainTheBitsOfOneProcess) {
   }
 }
 
-// Simulates a launcher that shows each process one GPU, which is the same GPU for all.
+// Simulates a launcher that shows each process one GPU, the same for all.
 TEST_F(SimtProcesses, WithOneGpuBetweenThemAreRefused) {
   EXPECT_EQ(run_two("run", "--devices 1", /*gpus=*/1), (std::vector{2, 2}));
   for (const int process : {0, 1})
@@ -118,7 +118,7 @@ class SlowSimtProcesses : public SimtProcesses {
     if (!test::environment("MUO_SLOW"))
       GTEST_SKIP() << "minutes long; scripts/test.sh --slow runs it";
   }
-  // Waits until the fourth step is saved.
+  // A shell command that waits until the fourth step is saved, for at most a minute.
   [[nodiscard]] std::string await_save(const std::string& out) const {
     return concat("n=0; until [ -d ", (path(out) / "checkpoints/step_00000004").string(),
                   " ] || [ $n = 1200 ]; do n=$((n + 1)); sleep 0.05; done; ");
@@ -127,9 +127,9 @@ class SlowSimtProcesses : public SimtProcesses {
       "--devices 2 --num-iterations 100000 --eval-every -1 --save-every 2";
 };
 
-// A process that is paused for a minute is declared lost by the other after 20 s, and learns so
-// when it continues.
-TEST_F(SlowSimtProcesses, OfWhichOneStandsStillEndWithTheCause) {
+// A process that is paused for a minute is declared lost by the other one after 20 s, and finds
+// this out when it continues.
+TEST_F(SlowSimtProcesses, OfWhichOneIsPausedEndWithTheCause) {
   for (int time = 0; time < 5; ++time) {
     const int still = time % 2;
     const std::string out = concat("still", time);
@@ -142,7 +142,7 @@ TEST_F(SlowSimtProcesses, OfWhichOneStandsStillEndWithTheCause) {
   }
 }
 
-// Two hosts as network namespaces, and the cable between them.
+// Two hosts, simulated by network namespaces, and the cable between them.
 TEST_F(SlowSimtProcesses, WhoseLinkIsCutEndWithTheCause) {
   const std::string remove = "ip netns del muo0 2>/dev/null; ip netns del muo1 2>/dev/null";
   const test::Outcome made = test::run_command(

@@ -28,7 +28,7 @@ using testing::StartsWith;
 
 constexpr const char* kH100 = "NVIDIA H100 80GB HBM3";
 
-// Files by which a driver shows its GPUs, in the folder MUO_GPU_ROOT.
+// The files by which a driver shows its GPUs, in the folder MUO_GPU_ROOT.
 class Gpus : public Training {
  protected:
   void add_file(const std::string& name, const std::string& text = "") {
@@ -57,7 +57,7 @@ class Gpus : public Training {
   int runs_ = 0;
 };
 
-TEST_F(Gpus, AreThoseOfDevAndOfTheDriver) {
+TEST_F(Gpus, AreFoundInDevAndThroughTheDriver) {
   EXPECT_THAT(trainer::gpus_here(), IsEmpty());
   for (const char* other : {"nvidiactl", "nvidia-uvm", "nvidia-caps", "nvidia1x"})
     add_file(std::string("dev/") + other);
@@ -75,23 +75,24 @@ TEST_F(Gpus, AreThoseOfDevAndOfTheDriver) {
             "NVIDIA A100-SXM4-40GB (/dev/nvidia10)");
 }
 
-TEST_F(Gpus, OfAMachineThatAContainerIsNotGivenAreSeenToo) {
+TEST_F(Gpus, NotGivenToAContainerAreSeenToo) {
   add_file("proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t NVIDIA L4\n");
   EXPECT_EQ(trainer::gpu_names(trainer::gpus_here()), "NVIDIA L4");
 }
 
-TEST_F(Gpus, ThatARunDoesNotUseAreItsFirstLine) {
+TEST_F(Gpus, UnusedByARunAreItsFirstLine) {
   add_gpu(0, kH100);
   const std::string line =
       "GPU not used: NVIDIA H100 80GB HBM3 (/dev/nvidia0): this build has no "
-      "libmuograph_nowhere.so: build it by `scripts/train.sh`, or install muograph-cuda\n";
+      "libmuograph_nowhere.so: build it with `scripts/train.sh`, or install muograph-cuda\n";
   const std::string nowhere = "MUO_CUDA_PLUGIN=muograph_nowhere";
   const Outcome train = one_step(nowhere);
   EXPECT_EQ(train.code, 0) << train.err;
   EXPECT_THAT(train.out, StartsWith(line));
   EXPECT_THAT(train.out, HasSubstr("\nbackend: host\n"));
 
-  // The other commands; those whose output is for programs write the line to standard error.
+  // The other commands print the line, too; those whose output is for programs write it to standard
+  // error.
   const std::string checkpoint = " --checkpoint " + run().string();
   EXPECT_THAT(run_program("eval --eval-tokens 64" + checkpoint, nowhere).out, StartsWith(line));
   const std::string sample = "sample --max-tokens 2 --prompt x" + checkpoint;
@@ -111,7 +112,7 @@ TEST_F(Gpus, ThatARunDoesNotUseAreItsFirstLine) {
             "muograph: error: --backend cuda: this build has no libmuograph_nowhere.so\n");
 }
 
-TEST_F(Gpus, AreUsedWithoutBeingAskedFor) {
+TEST_F(Gpus, AreUsedByDefault) {
   add_gpu(0, kH100);
   const Outcome used = one_step("MUO_CUDA_PLUGIN=muograph_simt");
   EXPECT_EQ(used.code, 0) << used.err;
@@ -119,7 +120,7 @@ TEST_F(Gpus, AreUsedWithoutBeingAskedFor) {
   EXPECT_THAT(used.out, HasSubstr("backend: cuda\n"));
 }
 
-TEST_F(Gpus, AreNotUsedForTheReasonThatTheBuildKnows) {
+TEST_F(Gpus, AreNotUsedForTheReasonGivenByTheBuild) {
   add_gpu(0, kH100);
   add_gpu(1, kH100);
   const Outcome train =
@@ -137,17 +138,17 @@ TEST_F(Gpus, WithoutTheDriversLibraryAreNotUsed) {
   EXPECT_THAT(one_step("").out, HasSubstr("backend: host (no NVIDIA driver)\n"));
   add_gpu(0, kH100);
   EXPECT_THAT(trainer::unused_gpus(),
-              StartsWith("GPU not used: NVIDIA H100 80GB HBM3 (/dev/nvidia0): the driver's library "
-                         "libcuda.so.1 does not load: in a container, start it with `docker run"));
+              StartsWith("GPU not used: NVIDIA H100 80GB HBM3 (/dev/nvidia0): the driver library "
+                         "libcuda.so.1 cannot be loaded: start a container with `docker run"));
 }
 
-TEST_F(Gpus, AreWhatDoctorSpeaksOf) {
+TEST_F(Gpus, AreDescribedByDoctor) {
   const std::string nowhere = "MUO_CUDA_PLUGIN=muograph_nowhere";
   EXPECT_THAT(run_program("doctor --gpu", nowhere).out, Not(HasSubstr("not used")));
   add_gpu(0, kH100);
   const std::string line =
       "CUDA backend  GPU not used: NVIDIA H100 80GB HBM3 (/dev/nvidia0): this build has no "
-      "libmuograph_nowhere.so: build it by `scripts/train.sh`, or install muograph-cuda\n";
+      "libmuograph_nowhere.so: build it with `scripts/train.sh`, or install muograph-cuda\n";
   const Outcome all = run_program("doctor", nowhere);
   EXPECT_EQ(all.code, 0);
   EXPECT_THAT(all.out, HasSubstr(line));
@@ -162,7 +163,7 @@ TEST_F(Gpus, AreWhatDoctorSpeaksOf) {
   EXPECT_EQ(gpu.code, 3);
   EXPECT_THAT(gpu.out, HasSubstr(line));
   EXPECT_EQ(run_program("doctor --gpu", "MUO_CUDA_PLUGIN=muograph_simt").code, 0);
-  // A driver without development files has only this name of the library; any library will do.
+  // A driver without development files provides only this name of the library; any library will do.
   fs::create_directory(path("driver"));
   fs::create_symlink(fs::path(test::program()).replace_filename("libcuda_stand_in.so"),
                      path("driver/libcuda.so.1"));
@@ -170,7 +171,7 @@ TEST_F(Gpus, AreWhatDoctorSpeaksOf) {
               Not(ContainsRegex("\ndriver +(none|.* does not load)")));
 }
 
-TEST_F(Gpus, ThatCudaDoesNotStartWithSayWhy) {
+TEST_F(Gpus, UnusableByCudaHaveAReason) {
   const auto told = [&](const std::string& environment) {
     return run_program("doctor --gpu",
                        "MUO_CUDA_PLUGIN=muograph_simt CUDA_STAND_IN_" + environment);

@@ -38,7 +38,7 @@ const std::string kSizes =
 class HuggingFaceFiles : public testing::Test {
  protected:
   [[nodiscard]] fs::path path(const std::string& name) const { return directory_.path() / name; }
-  // Two steps, so that weights are not the initial ones.
+  // Trains two steps, so that the weights are not the initial ones.
   void train(const std::string& options) const {
     test::write_text(path("text.txt"), 4000);
     const Outcome outcome = run_program(
@@ -100,7 +100,7 @@ TEST_F(HuggingFaceFiles, HoldEveryWeightUnderThePortsName) {
     ASSERT_NE(entry, nullptr) << pair.theirs;
     EXPECT_EQ(entry->spec.dtype, DType::kF32);
     EXPECT_EQ(entry->spec.shape, pair.shape) << pair.theirs;
-    // Compares the first rows: ours is padded with rows after the vocabulary.
+    // Compares the first rows: our tensor is padded with rows after the vocabulary.
     const auto want = ours.bytes(*ours.find(pair.ours));
     const auto got = theirs.bytes(*entry);
     ASSERT_LE(got.size(), want.size());
@@ -108,7 +108,7 @@ TEST_F(HuggingFaceFiles, HoldEveryWeightUnderThePortsName) {
   }
 }
 
-TEST_F(HuggingFaceFiles, SayInTheirConfigurationWhatThePortTakesOtherwise) {
+TEST_F(HuggingFaceFiles, ConfigurationOverridesThePortsDefaults) {
   train("--model plain");
   ASSERT_EQ(export_model().code, 0);
   const json is = config();
@@ -134,7 +134,7 @@ TEST_F(HuggingFaceFiles, SayInTheirConfigurationWhatThePortTakesOtherwise) {
   EXPECT_TRUE(is.contains("pad_token_id") && is["pad_token_id"].is_null());
 }
 
-TEST_F(HuggingFaceFiles, KnowNoDocumentsOfOtherVocabulariesAndNoCapThatIsOff) {
+TEST_F(HuggingFaceFiles, OmitUnknownDocumentTokensAndDisabledSoftCaps) {
   model::GptConfig model;
   model.vocab_size = 50257;
   model.softcap = 0;
@@ -144,7 +144,7 @@ TEST_F(HuggingFaceFiles, KnowNoDocumentsOfOtherVocabulariesAndNoCapThatIsOff) {
   EXPECT_TRUE(is.contains("final_logit_softcapping") && is["final_logit_softcapping"].is_null());
 }
 
-TEST_F(HuggingFaceFiles, HandATokenizerOn) {
+TEST_F(HuggingFaceFiles, IncludeTheTokenizer) {
   const std::string tokenizer = test::source_directory() + "/tests/golden/tokenizer/tokenizer.json";
   train("--model plain --tokenizer " + tokenizer);
   const Outcome outcome = export_model();
@@ -214,7 +214,7 @@ TEST_F(HuggingFaceFiles, AreRefusedForNanochatsModelByItsFeatures) {
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err,
               HasSubstr("value embeddings, smear, backout, residual lambdas, x0 lambdas, queries "
-                        "and keys times 1.2;"));
+                        "and keys scaled by 1.2;"));
   EXPECT_THAT(outcome.err, HasSubstr("train with --model plain, or with --value-embeddings off "
                                      "--smear off --backout off --resid-lambdas off --x0-lambdas "
                                      "off --qk-scale 1; unchanged, export it with --hf-code DIR or "
@@ -222,8 +222,8 @@ TEST_F(HuggingFaceFiles, AreRefusedForNanochatsModelByItsFeatures) {
   EXPECT_FALSE(fs::exists(path("hf")));
 }
 
-// Each unsupported feature alone is refused, and the message names only the option that turns it
-// off.
+// Each unsupported feature is rejected on its own, and the message names only the option that turns
+// it off.
 TEST_F(HuggingFaceFiles, AreRefusedForEachFeatureAlone) {
   model::GptConfig plain;
   plain.seq_len = 256;
@@ -240,7 +240,7 @@ TEST_F(HuggingFaceFiles, AreRefusedForEachFeatureAlone) {
       {[](model::GptConfig& m) { m.resid_lambdas = true; }, "residual lambdas",
        "--resid-lambdas off"},
       {[](model::GptConfig& m) { m.x0_lambdas = true; }, "x0 lambdas", "--x0-lambdas off"},
-      {[](model::GptConfig& m) { m.qk_scale = 0.9F; }, "queries and keys times 0.9",
+      {[](model::GptConfig& m) { m.qk_scale = 0.9F; }, "queries and keys scaled by 0.9",
        "--qk-scale 1"},
       {[](model::GptConfig& m) { m.window_pattern = "SL"; }, "windows SL", "--window-pattern L"},
   };
@@ -258,7 +258,7 @@ TEST_F(HuggingFaceFiles, AreRefusedForEachFeatureAlone) {
   EXPECT_EQ(kit::port_objection(model), "");
 }
 
-TEST_F(HuggingFaceFiles, AreNotWrittenOverOthersNorBesideNanochats) {
+TEST_F(HuggingFaceFiles, AreNeverMixedWithOtherExports) {
   train("--model plain");
   EXPECT_THAT(export_model(" --out " + path("out").string()).err,
               HasSubstr("give --out DIR, for nanochat, or --hf DIR or --hf-code DIR"));
@@ -284,7 +284,8 @@ TEST_F(HuggingFaceFiles, HaveOurLogitsInTransformers) {
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
 }
 
-// `sample --logits`, which that script reads: the token with the largest logit is the one drawn.
+// For `sample --logits`, which that script reads, the token with the largest logit is the one
+// drawn.
 TEST_F(HuggingFaceFiles, AreComparedByLogitsThatSamplesAreDrawnFrom) {
   train("--model plain --embedding-lr 3 --unembedding-lr 1");
   const std::string sample = "sample " + path("run").string() + " --backend host --prompt 'ab' ";

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Tests that no CPU executes instructions that it may lack: AVX-512 may occur only in the library for CPUs that have
-# it,
-# and AVX-512 BF16, which not all of those have, only in kernels that check for it first.
+# Tests that no CPU executes instructions that it may lack: AVX-512 may occur only in the library for CPUs that have it,
+# and AVX-512 BF16, which some of those CPUs lack, only in kernels that check for it first.
 #   tests/system/instructions_test.sh BUILD
 set -euo pipefail
 build=$1
 avx512=$build/glibc-hwcaps/x86-64-v4/libmuograph_core.so
 
-# Prints the instructions of a file that match a pattern, each after its function's name.
+# Prints the instructions of a file that match a pattern, each after the name of its function.
 instructions() {
   objdump --disassemble --demangle --no-show-raw-insn "$1" |
     awk -v pattern="$2" '/^[0-9a-f]+ </ { name = $0; sub(/^[^<]*/, "", name) }

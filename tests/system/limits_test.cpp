@@ -13,7 +13,7 @@
 #include "support/sanitized.h"
 #include "system/training_run.h"
 
-// Runs under limits of control groups, of the process' address space and of threads.
+// Runs under limits of control groups, of the process's address space and of threads.
 namespace muo {
 namespace {
 
@@ -33,7 +33,8 @@ class Limits : public Training {
   }
 };
 
-// Fake control groups of version 2: files in a mount that only this command sees, which needs root.
+// Fake control groups (version 2): files in a mount that only this command sees, which requires
+// root.
 class FakedGroups : public Limits {
  protected:
   void SetUp() override {
@@ -64,9 +65,10 @@ TEST_F(FakedGroups, LimitMemoryForDoctorPlanAndTrainAlike) {
   const Outcome train =
       run_program(large("train --out " + path("run").string()), in_group(kOneGiB));
   EXPECT_EQ(plan.code, 2);
-  EXPECT_THAT(plan.err, AllOf(HasSubstr("not enough memory: 1 device needs "),
-                              // 824 MiB less process_base() and kBaseSpread
-                              HasSubstr(", 780.5 MiB are available beside the program " + limit)));
+  EXPECT_THAT(plan.err,
+              AllOf(HasSubstr("not enough memory: 1 device needs "),
+                    // 824 MiB less process_base() and kBaseSpread
+                    HasSubstr(", but 780.5 MiB are available beside the program " + limit)));
   EXPECT_EQ(train.code, 2);
   EXPECT_EQ(train.err, plan.err);
   EXPECT_FALSE(fs::exists(path("run")));
@@ -100,7 +102,7 @@ TEST_F(FakedGroups, LimitCoresToTheirQuota) {
   EXPECT_THAT(run_program("plan", half).out, HasSubstr("devices: 1 (1 cores, at most 4)"));
 }
 
-TEST_F(Limits, OfTheAddressSpaceAreRefusedBeforehandOrKept) {
+TEST_F(Limits, OfTheAddressSpaceAreReportedEarlyOrKept) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer reserves more address space than there is";
   const std::string limit = "(limit of the address space, ulimit -v)";
   EXPECT_THAT(run_program("doctor", "ulimit -v 2000000;").out,
@@ -108,13 +110,13 @@ TEST_F(Limits, OfTheAddressSpaceAreRefusedBeforehandOrKept) {
   const Outcome train =
       run_program(large("train --out " + path("run").string()), "ulimit -v 1200000;");
   EXPECT_EQ(train.code, 2);
-  // Except for the number, as the two commands hold slightly different amounts.
+  // The number may differ, because the two commands hold slightly different amounts of memory.
   const auto rounded = [](const std::string& text) {
     return std::regex_replace(text, std::regex("10[0-9]{2}[.][0-9] MiB are"), "about 1 GiB are");
   };
   EXPECT_EQ(rounded(train.err), rounded(run_program(large("plan"), "ulimit -v 1200000;").err));
   EXPECT_THAT(train.err, HasSubstr(" are available beside the program " + limit));
-  // Separate heaps of all its threads would not fit.
+  // Separate heaps for all its threads would not fit.
   const Outcome kept =
       run_program(options("kept", "--save-every 10 --sample-every 10"), "ulimit -v 300000;");
   EXPECT_EQ(kept.code, 0) << kept.err;
@@ -129,8 +131,8 @@ class Threads : public Training {
     if (run_program("--version", at_most(1000)).code != 0)
       GTEST_SKIP() << "another user may not run this program";
   }
-  // A prefix for a command. The limit does not apply to root, which therefore runs it as a user
-  // without other threads; for any other user all the user's processes count.
+  // A prefix for a command. The limit does not apply to root, so root runs the command as a user
+  // without other threads; for any other user, all of the user's processes count.
   [[nodiscard]] static std::string at_most(int threads) {
     const std::string limit = "prlimit --nproc=" + std::to_string(threads);
     if (!is_root()) return limit;
@@ -139,8 +141,8 @@ class Threads : public Training {
   }
   static bool is_root() { return geteuid() == 0; }
 
-  // Allows 1, 2, 3 threads and so on until they suffice, so that each time another thread is
-  // refused.
+  // Allows 1, 2, 3 threads and so on until they suffice, so that another thread is refused each
+  // time.
   static void expect_one_line_each(const std::function<std::string(std::string)>& command) {
     constexpr int kEnough = 40;
     for (int threads = 1; threads < (is_root() ? kEnough : 2); ++threads) {
@@ -184,7 +186,7 @@ TEST_F(Threads, ThatTheSystemRefusesEndAServer) {
   train("run", "--num-iterations 1");
   fs::permissions(path("run"), fs::perms::all);
   test::write_file(path("plotly.js"), "window.Plotly = {};");
-  // 16 threads answer, one listens, one takes signals, and there is the main thread.
+  // 16 threads answer, one listens, one handles signals, and there is the main thread.
   for (const int threads : is_root() ? std::vector{1, 2, 10, 17, 18} : std::vector{1}) {
     const Outcome outcome =
         run_program("report " + path("run").string() + " --follow --port 0 --plotly " +

@@ -6,7 +6,7 @@
 #include "support/sanitized.h"
 #include "system/training_run.h"
 
-// Sharding and recomputation, as a user selects them, do not change the run.
+// Sharding and recomputation, as selected by a user, do not change the run.
 namespace muo {
 namespace {
 
@@ -40,7 +40,7 @@ TEST_F(MemoryModes, GiveTheSameLossesEvaluationsSamplesAndCheckpoints) {
   }
 }
 
-TEST_F(MemoryModes, ARunGoesOnInAnother) {
+TEST_F(MemoryModes, ARunResumesInAnother) {
   train("whole", mode("--shard weights --save-every 7"));
   const std::string resume = " --resume " +
                              trainer::checkpoint_directory(path("whole"), 7).string() +
@@ -50,13 +50,13 @@ TEST_F(MemoryModes, ARunGoesOnInAnother) {
   train("back", mode("--shard weights --strategy all_to_all") + " --resume " +
                     trainer::checkpoint_directory(path("whole"), 14).string());
   EXPECT_TRUE(tensors("back", 20) == tensors("whole", 20));
-  // With other devices sums have another order.
+  // With another number of devices, sums have another order.
   train("two", mode("--shard weights") + resume + " --devices 2 --device-batch-size 12");
   EXPECT_NEAR(losses("two").front(), losses("whole")[7], 1e-3);
   EXPECT_NEAR(losses("two").back(), losses("whole").back(), 0.05);
 }
 
-TEST_F(MemoryModes, RefuseWhatTheyCannotDo) {
+TEST_F(MemoryModes, RejectImpossibleCombinations) {
   const auto error_of = [&](const std::string& more) {
     const Outcome outcome = run_program(options("none", more));
     EXPECT_EQ(outcome.code, 2) << more;
@@ -69,12 +69,13 @@ TEST_F(MemoryModes, RefuseWhatTheyCannotDo) {
   EXPECT_THAT(error_of("--shard gradients --strategy allreduce_owner"),
               HasSubstr("cannot shard more than optimizer"));
   EXPECT_THAT(error_of("--shard none --strategy stacked"),
-              HasSubstr("--shard none: --strategy stacked shards more: give optimizer, or "
+              HasSubstr("--shard none: --strategy stacked always shards more: give optimizer, or "
                         "--strategy ddp"));
-  EXPECT_THAT(error_of("--shard weights --replicas common"),
-              HasSubstr("--replicas common: with --shard weights there are none: give auto"));
+  EXPECT_THAT(
+      error_of("--shard weights --replicas common"),
+      HasSubstr("--replicas common: with --shard weights there are no full replicas: give auto"));
   EXPECT_THAT(error_of("--shard gradients --replicas sharded"),
-              HasSubstr("--replicas sharded: with --shard gradients weights are replicas"));
+              HasSubstr("--replicas sharded: with --shard gradients weights are not sharded"));
   EXPECT_THAT(error_of("--shard zero3"), HasSubstr("'zero3' is unknown: give auto, none"));
 }
 

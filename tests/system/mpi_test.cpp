@@ -1,4 +1,4 @@
-// The contract of communicators between processes that mpirun starts, with real MPI.
+// The contract of communicators, between processes that mpirun starts, with real MPI.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class Mpi : public testing::Test {
   static Outcome contract(const std::string& before) {
     return run_command(before + "'" + (build() / "contract_test").string() +
                            "' --gtest_brief=1 --gtest_color=no --gtest_filter='*/mpi'",
-                       // Variables of Open MPI 4 and 5; other versions do not need them.
+                       // Variables for Open MPI 4 and 5; other versions do not need them.
                        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
                        "OMPI_MCA_rmaps_base_oversubscribe=1 "
                        "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe");

@@ -48,7 +48,7 @@ class NanochatFiles : public testing::Test {
     write_meta(kit::nanochat_meta_text({.model = model_, .step = kStep}));
   }
 
-  // Arbitrary values of a weight, including the smallest.
+  // Arbitrary values for a weight, including the smallest.
   static Stored fp32_tensor(const ParamSpec& param) {
     const CounterRandom random(3, param.name);
     std::string bytes;
@@ -62,7 +62,7 @@ class NanochatFiles : public testing::Test {
             .bytes = bytes};
   }
 
-  // The upper halves of the fp32 values are bf16.
+  // The upper halves of the fp32 values are the bf16 values.
   void make_bf16(const std::string& name) {
     Stored& tensor = tensors_.at(name);
     std::string bytes;
@@ -143,16 +143,16 @@ TEST_F(NanochatFiles, BFloat16ComesOutAsTheSameNumbersInFp32) {
   EXPECT_EQ(std::memcmp(bytes.data(), wide.data(), wide.size()), 0);
 }
 
-TEST_F(NanochatFiles, AnImportOfNumbersThatAreNotFiniteSaysWhereTheyAre) {
+TEST_F(NanochatFiles, AnImportNamesNonFiniteNumbers) {
   std::string& bytes = tensors_.at("lm_head.weight").bytes;
   bytes[7 * sizeof(float) + 2] = '\x80';
   bytes[7 * sizeof(float) + 3] = '\x7F';  // infinity or NaN
   write_model();
   expect_refused(import_model(),
-                 {"in/model_000007.safetensors: lm_head.weight holds a number that is not finite"});
+                 {"in/model_000007.safetensors: lm_head.weight holds a non-finite number"});
 }
 
-TEST_F(NanochatFiles, AnExportThatWasInterruptedIsMadeAgain) {
+TEST_F(NanochatFiles, AnInterruptedExportIsRepeated) {
   write_model();
   ASSERT_EQ(import_model().code, 0);
   ASSERT_EQ(export_model().code, 0);
@@ -214,7 +214,7 @@ TEST_F(NanochatFiles, RefusesOtherDtypes) {
 TEST_F(NanochatFiles, RefusesAConfigurationThatDoesNotFitTheWeights) {
   write_model();
   change_meta("n_layer", 4);
-  // With four layers value embeddings are in layers 1 and 3.
+  // With four layers, value embeddings are in layers 1 and 3.
   expect_refused(import_model(), {"value_embeds.1.weight", "value_embeds.0.weight"});
 }
 
@@ -239,7 +239,7 @@ TEST_F(NanochatFiles, RefusesToOverwrite) {
   EXPECT_EQ(export_model().code, 2);
 }
 
-TEST_F(NanochatFiles, RefusesToExportWhatNanochatCannotBe) {
+TEST_F(NanochatFiles, RejectsModelsThatNanochatDoesNotSupport) {
   model::GptConfig plain;
   plain.n_layer = 2;
   EXPECT_THAT(kit::nanochat_objection(plain), HasSubstr("value_embeddings false, not true"));
@@ -248,8 +248,8 @@ TEST_F(NanochatFiles, RefusesToExportWhatNanochatCannotBe) {
   EXPECT_EQ(kit::nanochat_objection(plain), "");
 }
 
-// None of the values that Python writes this way is read by the import.
-TEST_F(NanochatFiles, AMetaOfPythonMayHaveNumbersThatAreNotFinite) {
+// The import reads none of the values that Python writes this way.
+TEST_F(NanochatFiles, AMetaFileMayHaveNonFiniteNumbers) {
   std::string meta = test::read_file(path("in/meta_000007.json"));
   meta.insert(
       1, R"("min_val_bpb": Infinity, "loop_state": {"a": [NaN, -Infinity], "NaN": "Infinity"},)");
@@ -271,7 +271,7 @@ TEST_F(NanochatFiles, AMetaWithoutWindowsHasLongOnes) {
               HasSubstr("no model_config.n_layer"));
 }
 
-TEST_F(NanochatFiles, AWindowPatternInSmallLettersIsTheSame) {
+TEST_F(NanochatFiles, AWindowPatternMayBeInLowerCase) {
   json meta = json::parse(test::read_file(path("in/meta_000007.json")));
   meta["model_config"]["window_pattern"] = "ssl";
   EXPECT_EQ(kit::parse_nanochat_meta(meta.dump(), "meta").model.window_pattern, "SSL");

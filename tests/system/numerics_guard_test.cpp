@@ -18,7 +18,7 @@ namespace {
 using test::Outcome;
 using testing::HasSubstr;
 
-// In so small a run the gradient norm often exceeds its mean by half a standard deviation.
+// In such a small run, the gradient norm often exceeds its mean by half a standard deviation.
 constexpr const char* kSkipping =
     "--num-iterations 160 --matrix-lr 0.02 --eval-every -1 --outlier-deviations 0.5 "
     "--on-outlier skip ";
@@ -46,7 +46,7 @@ TEST_F(NumericsGuard, TooManySkippedUpdatesEndTheRunAndLoseNothing) {
   const trainer::Checkpoint last(path("run"));
   EXPECT_EQ(last.info().updates, last.info().step - static_cast<std::int64_t>(steps.size()));
   EXPECT_LT(last.info().step, 160);
-  // An export is named by steps, not by updates.
+  // The name of an export contains the number of steps, not of updates.
   EXPECT_EQ(test::run_program("checkpoint export " + path("run").string() + " --out " +
                               path("exported").string())
                 .code,
@@ -57,7 +57,7 @@ TEST_F(NumericsGuard, TooManySkippedUpdatesEndTheRunAndLoseNothing) {
   EXPECT_EQ(refused.code, 2);
 }
 
-// Outliers are judged by statistics of earlier steps, so a resumed run must restore them.
+// Outliers are judged by statistics of earlier steps, so a resumed run must restore these.
 TEST_F(NumericsGuard, AResumedRunSkipsTheSameUpdates) {
   const std::string more = kSkipping + std::string("--max-skipped -1 ");
   train("whole", more + "--save-every 140");
@@ -78,7 +78,7 @@ TEST_F(NumericsGuard, AResumedRunSkipsTheSameUpdates) {
   EXPECT_FALSE(skipped("other").empty());
 }
 
-TEST_F(NumericsGuard, ClippingScalesDownWhatIsTooLargeAndNothingElse) {
+TEST_F(NumericsGuard, ClippingScalesOnlyLargeGradients) {
   train("free");
   train("high", "--max-grad-norm 1e9");
   EXPECT_EQ(tensors("free", 20), tensors("high", 20));

@@ -1,4 +1,4 @@
-// A profiler for tests. NVTX loads it from NVTX_INJECTION64_PATH, and it writes the ranges of every
+// A profiler for tests. NVTX loads it from NVTX_INJECTION64_PATH. It writes the ranges of every
 // domain to the file NVTX_RECORDER_FILE, one event per line, with fields separated by tabs:
 //   push  thread  domain  category  payload, or -  name
 //   pop   thread  domain
@@ -33,7 +33,7 @@ int this_thread() {
   return number;
 }
 
-// The object that handles point to. Never destroyed, as ranges may end late.
+// The object to which handles point. Never destroyed, because ranges may end late.
 template <class T>
 T* keep(T value) {
   static auto& all = *new std::deque<T>;

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Tests that in a folder whose name has spaces and non-ASCII letters, below folders named like our rooms, the core
-# is
-# built from the same sources and sources can be generated. `.ci/full odd_folder` builds and trains there.
+# Tests a folder whose name has spaces and non-ASCII letters, below folders with the names of our source folders: the
+# core is built from the same sources, and sources can be generated. `.ci/full odd_folder` builds and trains there.
 #   tests/system/odd_folder_test.sh BUILD
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -12,8 +11,8 @@ mkdir -p "$odd/build"
 cp -R CMakeLists.txt src model optim graphs data tests configs docs "$odd"
 if [ -d build/third_party ]; then ln -s "$PWD/build/third_party" "$odd/build"; fi
 
-# Lists what build $1 compiles, relative to the tree: the united sources, then the objects in its
-# compile_commands.json, each with its target.
+# Lists what build $1 compiles, relative to the tree: the unity sources, then the objects in its compile_commands.json,
+# each with its target.
 sources() {
   if [ -d "$1/united" ]; then sort "$1"/united/*.cpp; fi
   sed -n 's/.* -o \(CMakeFiles\/muograph_[a-z0-9_]*[.]dir\/\(src\|model\|optim\|graphs\|data\)\/[^ ]*\) -c .*/\1/p' \

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
-// Plans a nanochat model of a depth on one GPU, or on virtual ranks of it.
+// Plans a nanochat model of a depth on one GPU or on virtual ranks of it.
 nlohmann::json planned(std::int64_t gpu_bytes, const std::string& depth_and_more = "12") {
   const Outcome outcome = run_program(
       "plan --json --backend cuda --vocab-size 32768 --devices 1 --depth " + depth_and_more,
@@ -42,10 +42,10 @@ TEST(FitBatch, OfAGpuIsUpTo65536TokensThatFitItsMemory) {
   const nlohmann::json smaller = planned(bytes_of(roomy) + kKept - 1);
   EXPECT_EQ(rows_of(smaller), 16);
   EXPECT_EQ(smaller["total_batch_tokens"], 524288);
-  EXPECT_THAT(smaller.dump(), HasSubstr("for tensors: a GPU's memory less 2560.0 for CUDA"));
-  // Two ranks get half of them each.
+  EXPECT_THAT(smaller.dump(), HasSubstr("for tensors: a GPU's memory less 2560.0 MiB for CUDA"));
+  // Two ranks get half of the rows each.
   EXPECT_LT(rows_of(planned(bytes_of(roomy) + kKept, "12 --ranks-per-device 2")), 32);
-  // The rows of 7 ranks in equal micro-steps with nearly the same total.
+  // The rows of 7 ranks are in equal micro-steps with nearly the same total.
   const nlohmann::json seven = planned(1024 * kGiB, "12 --ranks-per-device 7");
   EXPECT_EQ(rows_of(seven), 18);
   EXPECT_EQ(seven["total_batch_tokens"], 2 * 18 * 7 * 2048);
@@ -72,11 +72,11 @@ TEST(FitMemory, OfAGpuRecomputesWhereRowsWereAskedFor) {
   EXPECT_EQ(tight["recompute"]["mlp_layers"], 1);
   EXPECT_GT(tight["recompute"]["flops_per_token"], 0);
   EXPECT_THAT(tight.dump(), HasSubstr("recompute: the MLPs of the first 1 of 12 layers"));
-  // A limit in place of the GPU's memory.
+  // With a limit in place of the GPU's memory.
   const nlohmann::json limited =
       planned(1024 * kGiB, options + " --memory-limit " + std::to_string(whole + kKept - 1));
   EXPECT_EQ(limited["memory_bytes_per_device"], tight["memory_bytes_per_device"]);
-  EXPECT_THAT(limited.dump(), HasSubstr("for tensors: --memory-limit less 2560.0 for CUDA"));
+  EXPECT_THAT(limited.dump(), HasSubstr("for tensors: --memory-limit less 2560.0 MiB for CUDA"));
 }
 
 // On a machine without GPUs.
@@ -107,7 +107,7 @@ TEST(Plan, IsOfAnyGpu) {
   EXPECT_EQ(run_program(depth + "--gpu h100 --roofline h200").code, 2);
 }
 
-// For two host devices of 150 MB, checked by `plan` with a limit of 300 MB for both.
+// For two host devices of 150 MB each; `plan` with a limit of 300 MB for both checks the result.
 TEST(LargestModel, OfPlanFitsAndTheNextDoesNot) {
   const std::string common =
       "--backend host --devices 2 --max-seq-len 256 --device-batch-size 1 --total-batch-size "

@@ -20,7 +20,7 @@
 namespace muo::test {
 namespace {
 
-// Peak resident memory of the program with these arguments, in bytes; -1: it failed.
+// The peak resident memory in bytes of the program with these arguments; -1: the program failed.
 double peak_bytes(const std::string& arguments) {
   const std::string command =
       "exec " + program() + " " + arguments + " >/dev/null 2>&1";  // no shell process

@@ -84,7 +84,7 @@ TEST_F(Processes, OfAnySplitTrainTheSameBits) {
   }
 }
 
-// Process 0 sends the run's directory to the others.
+// Process 0 sends the name of the run's directory to the others.
 TEST_F(Processes, TrainInAFolderWhoseNameIsNotUtf8) {
   const std::filesystem::path folder = path("caf\xE9");
   std::filesystem::create_directory(folder);
@@ -98,7 +98,7 @@ TEST_F(Processes, TrainInAFolderWhoseNameIsNotUtf8) {
   }
 }
 
-TEST_F(Processes, SayWhoTheyAreInLogsOfTheirOwn) {
+TEST_F(Processes, HaveTheirOwnLogs) {
   const test::Outcome outcome = train_in("run", {1, 1});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("world: 2 ranks in 2 processes started by mpirun"));
@@ -106,7 +106,7 @@ TEST_F(Processes, SayWhoTheyAreInLogsOfTheirOwn) {
   EXPECT_FALSE(std::filesystem::exists(path("run") / "output.2.log"));
 }
 
-TEST_F(Processes, GoOnFromOneProcessAndItFromThem) {
+TEST_F(Processes, ResumeARunOfOneProcessAndViceVersa) {
   train("whole", "--devices 2 --save-every 10 --replicas own");
   const auto from = [&](const std::string& run) {
     return "--resume " + (path(run) / "checkpoints/step_00000010").string();
@@ -118,8 +118,8 @@ TEST_F(Processes, GoOnFromOneProcessAndItFromThem) {
   EXPECT_TRUE(tensors("joined", 20) == tensors("whole", 20));
 }
 
-// Automatic rows per device follow from the current devices.
-TEST_F(Processes, OfAnyNumberGoOnWithARunOfOne) {
+// Automatic rows per device depend on the current devices.
+TEST_F(Processes, OfAnyNumberResumeARunOfOne) {
   const std::string more =
       "--device-batch-size auto --total-batch-size 256 --warmdown-ratio 0 --weight-decay 0 "
       "--num-iterations ";
@@ -142,7 +142,7 @@ TEST_F(Processes, OfAnyNumberGoOnWithARunOfOne) {
   goes_on(test::run_program(resume + "12 --process-per-device --devices 4"), 12, 2);
 }
 
-TEST_F(Processes, ThatWereToldDifferentThingsEndBeforeAnyWork) {
+TEST_F(Processes, WithDifferentOptionsEndBeforeAnyWork) {
   const test::Outcome outcome =
       test::run_command(launch("run", {1, 1}, "", {"--max-grad-norm 1", "--max-grad-norm 2"}));
   EXPECT_EQ(outcome.code, 2);
@@ -150,7 +150,7 @@ TEST_F(Processes, ThatWereToldDifferentThingsEndBeforeAnyWork) {
   EXPECT_FALSE(std::filesystem::exists(path("run")));
 }
 
-// Calls of each operation per device, by name and shape.
+// The calls of each operation per device, by name and shape.
 std::map<std::string, double> operations_of(const nlohmann::json& bench) {
   std::map<std::string, double> out;
   for (const nlohmann::json& row : bench["operations"]["rows"])
@@ -189,10 +189,10 @@ TEST_F(Processes, AreForTrainingAndMeasuringOnly) {
   const test::Outcome outcome =
       test::run_command(concat(kMpirun, " -n 2 ", test::program(), " plan --depth 2"));
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("plan: mpirun has started 2 processes of it"));
+  EXPECT_THAT(outcome.err, HasSubstr("plan: mpirun has started 2 processes, but"));
 }
 
-TEST_F(Processes, OnCpusThatExchangeByNothingAreRefused) {
+TEST_F(Processes, OnCpusWithoutMpiAreRejected) {
   const test::Outcome outcome =
       test::run_command("RANK=0 LOCAL_RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 " + test::program() +
                         " " + options("run", "--devices 1"));
@@ -201,7 +201,7 @@ TEST_F(Processes, OnCpusThatExchangeByNothingAreRefused) {
   EXPECT_FALSE(std::filesystem::exists(path("run")));
 }
 
-TEST_F(Processes, OfEachDeviceComeFromOneCommand) {
+TEST_F(Processes, OneCommandStartsOnePerDevice) {
   train("one", "--devices 2");
   const test::Outcome outcome =
       test::run_program(options("each", "--devices 2 --process-per-device"));
@@ -209,7 +209,7 @@ TEST_F(Processes, OfEachDeviceComeFromOneCommand) {
   EXPECT_EQ(losses("each"), losses("one"));
 }
 
-TEST_F(Processes, OfOneCommandStopByASignalWithACheckpoint) {
+TEST_F(Processes, OfOneCommandStopOnASignalWithACheckpoint) {
   const std::string more = "--devices 2 --process-per-device --num-iterations 400 --eval-every -1 ";
   train("undisturbed", "--devices 2 --num-iterations 400 --eval-every -1");
   const std::string metrics = (path("run") / "metrics.jsonl").string();
@@ -283,8 +283,9 @@ TEST_F(Processes, OfOneHostListenOnItsLoopbackOnly) {
   EXPECT_EQ(program.end_by(SIGTERM), 128 + SIGTERM);
 }
 
-// mpirun ends the other processes at once, so this checks the files they leave, not their messages.
-TEST_F(Processes, OfWhichOneIsKilledLeaveACheckpointToGoOnFrom) {
+// mpirun ends the other processes at once, so this checks the files that they leave rather than
+// their messages.
+TEST_F(Processes, OfWhichOneIsKilledLeaveACheckpointToResume) {
   const std::string more = "--save-every 2 --num-iterations 400";
   train("undisturbed", more + " --devices 2 --keep-last 2");
   const std::filesystem::path checkpoint = trainer::checkpoint_directory(path("run"), 6);
@@ -327,7 +328,7 @@ TEST_F(SlowProcesses, KilledTwentyTimesEndAsTheUndisturbedRun) {
   EXPECT_EQ(losses("run"), losses("undisturbed"));
 }
 
-TEST(OneProcess, IsToldWhatIsForSeveral) {
+TEST(OneProcess, RejectsOptionsForSeveral) {
   const test::TemporaryDirectory directory;
   test::write_text(directory.path() / "text.txt", 900);
   const std::string train = "train --data " + (directory.path() / "text.txt").string() + " --out " +

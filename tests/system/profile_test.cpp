@@ -16,11 +16,11 @@
 #include "support/program.h"
 #include "system/run_files.h"
 
-// A training run as seen by a profiler: nvtx_recorder.cpp takes the place of Nsight Systems.
+// A training run as a profiler sees it: nvtx_recorder.cpp takes the place of Nsight Systems.
 namespace muo {
 namespace {
 
-// Path of the recorder's library, which is built only if the headers of NVTX are available.
+// The path of the recorder's library, which is built only if the NVTX headers are available.
 #ifdef MUO_NVTX_RECORDER
 const std::string kRecorder = MUO_NVTX_RECORDER;
 #else
@@ -38,7 +38,7 @@ struct Range {
   const Range* parent = nullptr;
 };
 
-// Ranges of one thread, in the order in which they began.
+// The ranges of one thread, in the order in which they began.
 class Timeline {
  public:
   void push(Range range) {
@@ -52,7 +52,7 @@ class Timeline {
   }
   [[nodiscard]] bool balanced() const { return open_.empty(); }
 
-  // Ranges of one kind, optionally of one name, anywhere inside a range called `within`.
+  // The ranges of one kind, optionally of one name, anywhere inside a range named `within`.
   [[nodiscard]] std::vector<const Range*> find(const std::string& kind, const std::string& name,
                                                const std::string& within = "") const {
     std::vector<const Range*> found;
@@ -65,7 +65,7 @@ class Timeline {
                                   const std::string& within = "") const {
     return find(kind, name, within).size();
   }
-  // Name and bytes of each collective, in chronological order.
+  // The name and bytes of each collective, in chronological order.
   [[nodiscard]] std::vector<std::string> collectives(const std::string& within) const {
     std::vector<std::string> all;
     for (const Range* range : find("collective", "", within))
@@ -85,9 +85,9 @@ class Timeline {
   std::vector<const Range*> open_;
 };
 
-// Records a run and returns the timelines of the ranks' threads, without the main thread, which has
-// ranges of its own as it plans memory. With `again`, records a second run in the same folder, with
-// these options added.
+// Records a run and returns the timelines of the rank threads, without the main thread, which has
+// ranges of its own while it plans memory. If `again` is given, records a second run in the same
+// folder with these additional options.
 std::vector<Timeline> record(const std::string& options, const std::string& again = "") {
   const test::TemporaryDirectory directory;
   test::write_text(directory.path() / "text.txt", 200);
@@ -137,7 +137,7 @@ class Profile : public testing::Test {
   }
 };
 
-// Expects the ranges of a step `times` times in the range `within`: `step` if eager, else
+// Expects the ranges of a step `times` times in the range `within`: `step` if eager, otherwise
 // `capture`.
 void expect_a_step_in(const Timeline& rank, const std::string& within, std::size_t times) {
   constexpr std::size_t kMicroSteps = 2;
@@ -197,14 +197,14 @@ TEST_F(Profile, AGraphIsNamedWhereItIsCapturedAndWhereItIsLaunched) {
     EXPECT_THAT(payloads(rank.find("step", "step")), ElementsAre(0, 1, 2));
     EXPECT_EQ(rank.count("launch", "launch", "step"), 3U);
     EXPECT_EQ(rank.count("layer", "", "step"), 0U) << "a replay's work is the graph's";
-    // Captured twice: on a tracing rank to plan memory, then on the device.
+    // The step is captured twice: on a tracing rank to plan memory, then on the device.
     ASSERT_EQ(rank.count("phase", "capture"), 2U);
     expect_a_step_in(rank, "capture", 2);
   }
   EXPECT_EQ(ranks[0].collectives(""), ranks[1].collectives(""));
 }
 
-TEST_F(Profile, TheStepsAskedForLieInOneRangeOfOneRank) {
+TEST_F(Profile, TheRequestedStepsAreInOneRangeOfOneRank) {
   const std::vector<Timeline> ranks =
       record("--profile-steps 1:3 --verify-sync-every 1 --eval-every 3 --eval-tokens 64");
   ASSERT_EQ(ranks.size(), 2U);
@@ -222,7 +222,7 @@ TEST_F(Profile, TheStepsAskedForLieInOneRangeOfOneRank) {
   EXPECT_EQ(profiles, 1U);
 }
 
-TEST_F(Profile, AResumedRunGoesOnCountingItsSteps) {
+TEST_F(Profile, AResumedRunContinuesToCountItsSteps) {
   const std::vector<Timeline> ranks = record("", "--num-iterations 5 --resume auto");
   ASSERT_EQ(ranks.size(), 2U);
   for (const Timeline& rank : ranks)
@@ -240,7 +240,7 @@ TEST_F(Profile, AnEagerStepIsNamedThroughout) {
   EXPECT_EQ(ranks[0].collectives("step"), ranks[1].collectives("step"));
 }
 
-// Part of a name that counts how often it is formatted.
+// A part of a name that counts how often it is formatted.
 struct CountingPart {
   int& times;
 };
@@ -249,7 +249,7 @@ std::ostream& operator<<(std::ostream& out, const CountingPart& part) {
   return out << "part";
 }
 
-TEST(ProfileRange, WithoutAProfilerNoNameIsPutTogether) {
+TEST(ProfileRange, FormatsNoNamesWithoutAProfiler) {
   ASSERT_FALSE(profiled()) << "is this test itself profiled?";
   int times = 0;
   {

@@ -1,7 +1,7 @@
-// A profiler for tests, loaded by LD_PRELOAD. It sends SIGPROF for each millisecond of processor
-// time to a handler of its own, as sampling profilers do. At the end it writes to the file
-// PROFILING_TIMER_FILE the number of signals, and of those that threads other than the first
-// handled.
+// A profiler for tests, loaded by LD_PRELOAD. It sends SIGPROF for each millisecond of CPU time to
+// a handler of its own, as sampling profilers do. At the end it writes to the file
+// PROFILING_TIMER_FILE the number of signals, and the number of those that threads other than the
+// first handled.
 
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ void handle(int /*signal*/) {
   if (!first.compare_exchange_strong(thread, gettid()) && thread != gettid()) ++elsewhere;
 }
 
-// Lives from before main() until after it.
+// Exists from before main() until after it.
 class Timer {
  public:
   Timer() {

@@ -36,7 +36,7 @@ TEST(Program, HelpAndVersionGoToStdout) {
   }
 }
 
-TEST(Program, OutputThatIsLostIsAnError) {
+TEST(Program, LostOutputIsAnError) {
   for (const char* arguments : {"--version", "train --help"}) {
     const test::Outcome outcome = test::run_program(std::string(arguments) + " >/dev/full");
     EXPECT_EQ(outcome.code, 3) << arguments;
@@ -44,7 +44,7 @@ TEST(Program, OutputThatIsLostIsAnError) {
   }
 }
 
-TEST(Program, OutputThatIsClosedIsAnError) {
+TEST(Program, ClosedOutputIsAnError) {
   const test::Outcome outcome = test::run_program("plan --depth 1 >&-");
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("standard output: "));
@@ -71,7 +71,7 @@ TEST(Program, PrintsNoControlCharactersOfFileNames) {
   }
 }
 
-TEST(Program, SaysWhichCommitAndBuildItIs) {
+TEST(Program, PrintsItsCommitAndBuild) {
   EXPECT_THAT(
       test::run_program("--version").out,
       testing::MatchesRegex(
@@ -92,7 +92,7 @@ TEST(Program, BadUsageIsOneLineAndExitTwo) {
   expect_refused("plan --n-embd 100 --n-head 3", "--n-embd 100");
 }
 
-TEST(Program, TextThatIsEmptyOrTooShortIsRefused) {
+TEST(Program, EmptyOrTooShortTextIsRejected) {
   const test::TemporaryDirectory directory;
   const std::string file = directory.path() / "text";
   test::write_file(file, "");
@@ -103,7 +103,7 @@ TEST(Program, TextThatIsEmptyOrTooShortIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(directory.path() / "run"));
 }
 
-TEST(Program, AConfigKeyThatIsUnknownIsRefusedByName) {
+TEST(Program, AnUnknownConfigKeyIsRejectedByName) {
   const test::TemporaryDirectory directory;
   const std::string file = directory.path() / "c.toml";
   test::write_file(file, "data = ['x']\nleyers = 4\n");
@@ -120,7 +120,7 @@ TEST(Program, APlanThatDoesNotFitIsRefusedWithNumbers) {
   EXPECT_THAT(outcome.err, HasSubstr("give a smaller --depth or --max-seq-len (6 layers, T 2048)"));
 }
 
-TEST(Program, DoctorSaysWhatIsHere) {
+TEST(Program, DoctorDescribesTheMachine) {
   const test::Outcome outcome = test::run_program("doctor");
   EXPECT_EQ(outcome.code, 0) << outcome.out;
   for (const char* text : {"CPU", "cores", "memory", "disk", "oneDNN", "GFLOP/s in fp32", "GPU",

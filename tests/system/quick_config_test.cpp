@@ -13,8 +13,8 @@
 namespace muo {
 namespace {
 
-// Runs as scripts/train.sh starts them, for two steps of a smaller model: every number of devices
-// works.
+// Runs as scripts/train.sh starts them, for two steps of a smaller model: any number of devices
+// must work.
 TEST(QuickConfig, TrainsOnAnyNumberOfDevices) {
   const test::TemporaryDirectory directory;
   test::write_text(directory.path() / "text.txt", 2000);
@@ -33,7 +33,7 @@ TEST(QuickConfig, TrainsOnAnyNumberOfDevices) {
   }
 }
 
-TEST(QuickConfig, IsWhatACpuTakesWhereNothingIsAsked) {
+TEST(QuickConfig, IsTheDefaultOnACpu) {
   using testing::HasSubstr;
   using testing::Not;
   const test::TemporaryDirectory directory;

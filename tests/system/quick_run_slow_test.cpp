@@ -12,7 +12,7 @@ namespace muo {
 namespace {
 
 // The first command of the README: builds the release preset and trains for minutes.
-TEST(SlowQuickRun, EndsBelowTheBitsPerByteItIsMeantFor) {
+TEST(SlowQuickRun, ReachesItsBitsPerByte) {
   if (std::getenv("MUO_SLOW") == nullptr)  // NOLINT(concurrency-mt-unsafe): one thread
     GTEST_SKIP() << "minutes long; scripts/test.sh --slow runs it";
   const test::TemporaryDirectory directory;

@@ -1,5 +1,5 @@
-// What the script of a report's page computes of runs, without a page. Charts themselves are looked at by
-// scripts/look_at_report.py, in a browser.
+// What the script of a report's page computes from runs, without a page. scripts/look_at_report.py tests the charts
+// themselves in a browser.
 "use strict";
 const assert = require("node:assert");
 const fs = require("node:fs");
@@ -11,7 +11,7 @@ const page = path.join(__dirname, "../../src/kit/report/page");
 const read = (file) => fs.readFileSync(path.join(page, file), "utf8");
 const style = read("style.css");
 
-// The script with these runs on it, and a view of all of them.
+// The script with these runs, and a view of all of them.
 function pageOf(list) {
   const context = vm.createContext({
     window: { innerWidth: 1200 }, document: { documentElement: {} },
@@ -69,7 +69,7 @@ test("Runs on other held-out data are not compared, and the page says so", () =>
 });
 
 test("Of a halved sweep the trials are compared where all still ran", () => {
-  const lasts = [9, 8, 7, 6, 5, 4, 3, 2];  // at step 20; the better half goes on to 40
+  const lasts = [9, 8, 7, 6, 5, 4, 3, 2];  // at step 20; the better half continues to 40
   const of = pageOf(lasts.map((last, i) => run({ a: i < 4 ? 1 : 2, b: i % 2 }, i < 4 ? last : 10 + last, {
     steps: i < 4 ? 20 : 40, series: { val_loss: curve([99, last, ...(i < 4 ? [] : [10 + last])], 20) } })));
   assert.strictEqual(of("comparable(shown).steps"), 20);
@@ -97,7 +97,7 @@ test("The loss axis fits what follows the first tenth, and no line leads away fr
 });
 
 test("Tokens and FLOPs follow the batch that each step had", () => {
-  const tokens = { x: [0, 3, 9], y: [64, 256, 1024] };  // 64 a step, from step 4 on 128
+  const tokens = { x: [0, 3, 9], y: [64, 256, 1024] };  // 64 per step, and 128 from step 4 on
   const of = pageOf([run({ n: 1 }, 1, { tokens, clock: { x: [], y: [] }, facts: { flops_per_token: 10 } })]);
   assert.deepStrictEqual(of('[0, 3, 4, 9].map(axisOf(runs[0], "tokens", 1))'), [64, 256, 384, 1024]);
   assert.deepStrictEqual(of('[0, 4, 5, 10].map(axisOf(runs[0], "tokens", 0))'), [0, 256, 384, 1024]);

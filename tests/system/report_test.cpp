@@ -49,7 +49,7 @@ class Report : public Training {
   }
 };
 
-TEST_F(Report, OfASweepIsOfItsTrialsThatHaveBegun) {
+TEST_F(Report, OfASweepShowsItsStartedTrials) {
   std::string command = options("sweep", "--matrix-lr 0.1,0.2 --n-head 2,5 --num-iterations 2");
   command = "sweep" + command.substr(command.find(' '));
   ASSERT_EQ(test::run_program(command).code, 0);
@@ -70,7 +70,7 @@ TEST_F(Report, OfASweepIsOfItsTrialsThatHaveBegun) {
   expect_refused(run("sweep"), "no trial of this sweep has started");
 }
 
-TEST_F(Report, HasWhatRunsRecordOfThemselves) {
+TEST_F(Report, HasTheRecordsOfRuns) {
   train("a", "--num-iterations 4 --sample-every 2 --eval-every 2 --max-grad-norm 0.001");
   train("b", "--num-iterations 3 --depth 2");
   const Outcome outcome = report(run("a") + " " + run("b") + " -o " + run("page.html"));
@@ -118,7 +118,7 @@ TEST_F(Report, OfShardsNamesTheirTokenizer) {
   EXPECT_THAT(runs[1]["heldOut"].get<std::string>(), HasSubstr(", tokenizer "));
 }
 
-TEST_F(Report, TakesARunOnceAndAnOlderOrACutOneAsItIs) {
+TEST_F(Report, DrawsARunOnceAndAcceptsOlderOrTruncatedOnes) {
   train("a", "--num-iterations 2");
   fs::remove(path("a/run.json"));
   const std::string metrics = test::read_file(path("a/metrics.jsonl"));
@@ -133,7 +133,7 @@ TEST_F(Report, TakesARunOnceAndAnOlderOrACutOneAsItIs) {
   EXPECT_EQ(runs[0]["notes"].size(), 1U);
 }
 
-TEST_F(Report, RefusesWhatItCannotReadOrWrite) {
+TEST_F(Report, RejectsPathsItCannotReadOrWrite) {
   fs::create_directories(path("empty"));
   fs::create_directories(path("a"));
   test::write_file(path("a/config.toml"), "depth = 1\n");
@@ -148,7 +148,7 @@ TEST_F(Report, RefusesWhatItCannotReadOrWrite) {
   EXPECT_FALSE(fs::exists(path("page.html")));
 }
 
-TEST_F(Report, ReplacesAPageAsAWholeAndLeavesNothingElse) {
+TEST_F(Report, ReplacesAPageAtomically) {
   fs::create_directories(path("a"));
   fs::create_directories(path("out"));
   test::write_file(path("a/config.toml"), "depth = 1\n");

@@ -47,7 +47,7 @@ class Resume : public Training {
   }
 };
 
-// A resumed run, a sweep and an evaluation resolve relative paths from any folder.
+// In a resumed run, a sweep and an evaluation, relative paths work from any folder.
 TEST_F(Resume, WorksFromAnotherFolder) {
   fs::create_directory(path("there"));
   fs::rename(text_, path("there/text.txt"));
@@ -71,8 +71,8 @@ TEST_F(Resume, WorksFromAnotherFolder) {
   run("sweep --resume " + path("sweep").string(), elsewhere);
 }
 
-// 20 steps of 24 rows take 480 of 90 rows: more than five epochs over three files.
-TEST_F(Resume, IsBitwiseTheSameOverTheEndsOfFilesAndEpochs) {
+// 20 steps of 24 rows use 480 rows of data with 90 rows: more than five epochs over three files.
+TEST_F(Resume, IsBitwiseTheSameAcrossFilesAndEpochs) {
   text_ = shards("train", {1000, 700, 1300});
   for (const std::string packing : {"contiguous", "best-fit --bos-token 7"}) {
     const std::string run = packing.substr(0, packing.find(' '));
@@ -94,8 +94,8 @@ TEST_F(Resume, IsBitwiseTheSameOverTheEndsOfFilesAndEpochs) {
   EXPECT_NE(losses("best-fit"), losses("contiguous"));
 }
 
-// The process that saved the checkpoint ends before the work that is due after it.
-TEST_F(Resume, MakesUpForTheSampleAndTheEvaluationOfItsStep) {
+// The process that saved the checkpoint ends before it does the work due after the save.
+TEST_F(Resume, CatchesUpOnTheSampleAndEvaluationOfItsStep) {
   const std::string more = "--num-iterations 4 --save-every 2 --eval-every 2 --sample-every 2 ";
   const auto forget = [&](const std::string& kind, std::int64_t step) {
     std::string kept;
@@ -132,13 +132,13 @@ TEST_F(Resume, PackedRowsAreTheSameInEveryWorld) {
   const std::vector<double> want = losses("run");
   forget_after("run", 4);
   train("run", data + "--devices 3 --resume auto");
-  // Sums over other shards round differently, and updates propagate the difference.
+  // With other shards, sums round differently, and updates propagate the difference.
   const std::vector<double> is = losses("run");
   ASSERT_EQ(is.size(), want.size());
   for (std::size_t step = 0; step < want.size(); ++step)
     EXPECT_NEAR(is[step], want[step], 1e-3) << step;
 
-  // The same with attention within documents, which evaluations take from the checkpoint.
+  // The same with attention within documents, which evaluations read from the checkpoint.
   const std::string masked = data + "--document-mask on ";
   EXPECT_THAT(train("masked", masked + "--devices 2").out, HasSubstr("attention within documents"));
   const std::vector<double> masked_losses = losses("masked");
@@ -154,7 +154,7 @@ TEST_F(Resume, PackedRowsAreTheSameInEveryWorld) {
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, HasSubstr("--document-mask on: the token that begins"));
 
-  // Another --packing evaluates other rows than the run did.
+  // Another --packing evaluates rows other than those of the run.
   const std::string eval = "eval " + path("run").string() + " --json";
   const json as_trained = json::parse(run_program(eval).out);
   EXPECT_EQ(as_trained, json::parse(run_program(eval + " --packing best-fit").out));
@@ -188,7 +188,7 @@ TEST_F(Resume, InitFromTakesWeightsOnly) {
   EXPECT_NEAR(first["val_loss"].get<double>(), metrics("old", "eval").back()["val_loss"], 1e-6);
   EXPECT_EQ(metrics("new", "train").size(), 20U);
 
-  // The optimizer starts from zero, as in a run that starts with the same weights.
+  // The optimizer state starts from zero, as in a run that starts with the same weights.
   const trainer::Checkpoint checkpoint(path("new"));
   EXPECT_EQ(checkpoint.info().updates, 20);
   const fs::path weights_only = path("exported");
@@ -206,14 +206,14 @@ TEST_F(Resume, InitFromTakesWeightsOnly) {
     EXPECT_FALSE(fs::exists(path("other")));
   };
   refused(path("old").string() + " --n-embd 64", "n_embd 32, not 64");
-  refused(path("old").string() + " --resume " + path("old").string(), "give one of them");
+  refused(path("old").string() + " --resume " + path("old").string(), "give only one of them");
   refused(path("nowhere").string(), "nowhere");
   // With --resume auto an interrupted run continues instead of starting again.
   forget_after("new", 5);
   EXPECT_EQ(run_program(options("new", "--init-from " + path("old").string())).code, 2);
 }
 
-TEST_F(Resume, InitFromBringsTheModelAndItsTokenizer) {
+TEST_F(Resume, InitFromSetsTheModelAndItsTokenizer) {
   const std::string tokenizer = path("tok.json").string();
   ASSERT_EQ(run_program("tokenizer train --data " + text_.string() + " --vocab-size 300 --out " +
                         tokenizer)
@@ -231,7 +231,7 @@ TEST_F(Resume, InitFromBringsTheModelAndItsTokenizer) {
               metrics("old", "eval").back()["val_loss"], 1e-6);
 }
 
-TEST_F(Resume, AutoGoesOnWithARunThatBeganFromWeights) {
+TEST_F(Resume, AutoResumesARunInitializedFromWeights) {
   train("old");
   const std::string run = "--save-every 5 --init-from " + path("old").string();
   train("new", run + " --resume auto");
@@ -242,7 +242,7 @@ TEST_F(Resume, AutoGoesOnWithARunThatBeganFromWeights) {
   EXPECT_TRUE(tensors("new", 20) == want);
 }
 
-TEST_F(Resume, AnOlderCheckpointNeedsARunOfItsOwn) {
+TEST_F(Resume, AnOlderCheckpointNeedsANewRun) {
   train("run", "--save-every 5");
   const std::string older = trainer::checkpoint_directory(path("run"), 10).string();
   const Outcome refused = run_program(options("run", "--num-iterations 30 --resume " + older));
@@ -255,7 +255,7 @@ TEST_F(Resume, AnOlderCheckpointNeedsARunOfItsOwn) {
   EXPECT_TRUE(tensors("branch", 20) == tensors("run", 20));
 }
 
-TEST_F(Resume, SaysWhichOptionsHaveChanged) {
+TEST_F(Resume, ReportsChangedOptions) {
   train("run", "--save-every 10");
   forget_after("run", 10);
   const Outcome outcome =
@@ -271,20 +271,20 @@ TEST_F(Resume, SaysWhichOptionsHaveChanged) {
 }
 
 // The other text has the same number of tokens.
-TEST_F(Resume, NoticesAnotherText) {
+TEST_F(Resume, DetectsAnotherText) {
   train("run", "--num-iterations 10");
   EXPECT_THAT(train("run", "--num-iterations 15 --resume auto").out, Not(HasSubstr("other data")));
   std::string text = test::read_file(text_);
   std::ranges::replace(text, 'l', 'L');
   test::write_file(text_, text);
-  EXPECT_THAT(train("run", "--resume auto").out, HasSubstr("the run continues with other data"));
+  EXPECT_THAT(train("run", "--resume auto").out, HasSubstr("the run continues with the new data"));
   const Outcome same = run_program("eval " + path("run").string());
   EXPECT_EQ(same.code, 0) << same.err;
   EXPECT_THAT(same.out, Not(HasSubstr("warning")));
   std::ranges::replace(text, 'L', 'l');
   test::write_file(text_, text);
   const Outcome other = run_program("eval " + path("run").string());
-  EXPECT_THAT(other.out, HasSubstr("warning: the held-out data is not that of "));
+  EXPECT_THAT(other.out, HasSubstr("warning: the held-out data differs from that of "));
   const Outcome asked = run_program("eval " + path("run").string() + " --data " + text_.string());
   EXPECT_EQ(asked.code, 0) << asked.err;
   EXPECT_THAT(asked.out, Not(HasSubstr("warning")));
@@ -318,7 +318,7 @@ TEST_F(Resume, RefusesAnotherTokenizer) {
   refuses("checkpoint export " + run + " --hf-code " + path("export").string());
 }
 
-TEST_F(Resume, DoesNotTakeAnEmptyConfigForDefaults) {
+TEST_F(Resume, RejectsAnEmptyConfig) {
   train("run", "--save-every 10");
   test::write_file(path("run") / "config.toml", "");
   const Outcome outcome = run_program("train --resume " + path("run").string());
@@ -351,9 +351,9 @@ TEST_F(Resume, CheckpointsAreInspectedAndVerified) {
   EXPECT_EQ(run_program("checkpoint verify --checkpoint " + path("nowhere").string()).code, 2);
 }
 
-// config.json is for other programs: no command here checks it except verify. Output must not be
-// written into the first file that is opened when standard output is closed.
-TEST_F(Resume, AClosedOutputIsNoFileOfTheRun) {
+// config.json is for other programs: only verify checks it here. If standard output is closed,
+// output must not be written into the first file that is opened.
+TEST_F(Resume, ClosedOutputDoesNotGoToAFileOfTheRun) {
   const Outcome outcome = run_program(options("run", "--num-iterations 2"), "exec >&-; ");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(test::read_file(path("run/run.lock")),
@@ -361,7 +361,7 @@ TEST_F(Resume, AClosedOutputIsNoFileOfTheRun) {
   EXPECT_EQ(metrics("run", "train").size(), 2U);
 }
 
-TEST_F(Resume, ACheckpointTellsItsModelInAFileOfItsOwn) {
+TEST_F(Resume, ACheckpointHasItsModelInConfigJson) {
   train("run");
   const fs::path checkpoint = trainer::checkpoint_directory(path("run"), 20);
   const json config = json::parse(test::read_file(checkpoint / trainer::kConfigName));

@@ -13,7 +13,7 @@
 
 namespace muo::test {
 
-// Writes a training text with this number of lines, of which 97 differ.
+// Writes a training text with this number of lines, 97 of which differ.
 inline void write_text(const std::filesystem::path& file, int lines) {
   std::string text;
   for (int i = 0; i < lines; ++i)
@@ -21,7 +21,7 @@ inline void write_text(const std::filesystem::path& file, int lines) {
   write_file(file, text);
 }
 
-// Records of a run's log in order; with `kind`, only those of that kind.
+// The records of a run's log in order; with `kind`, only records of that kind.
 inline std::vector<nlohmann::json> metrics_of(const std::filesystem::path& run,
                                               const std::string& kind = "") {
   std::ifstream file(run / "metrics.jsonl");

@@ -66,7 +66,7 @@ TEST_F(Sample, ReadsPromptsUntilTheEnd) {
   EXPECT_EQ(outcome.out, text("--prompt line") + text("--prompt other"));
 }
 
-TEST_F(Sample, SaysWhatIsWrongWithPrompts) {
+TEST_F(Sample, ReportsErrorsInPrompts) {
   const Outcome missing = sample("--prompt-file nowhere.txt");
   EXPECT_EQ(missing.code, 2);
   EXPECT_THAT(missing.err, HasSubstr("--prompt-file nowhere.txt: cannot be read"));

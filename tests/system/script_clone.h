@@ -12,8 +12,8 @@
 
 namespace muo::test {
 
-// The scripts in a folder of their own, with a PATH of a few of this machine's commands and of
-// those that a test adds, which may append their arguments to log().
+// The scripts in a folder of their own, with a PATH that has a few of this machine's commands and
+// the commands that a test adds. The latter may append their arguments to log().
 class ScriptClone : public testing::Test {
  protected:
   ScriptClone() {
@@ -37,8 +37,8 @@ class ScriptClone : public testing::Test {
   void add_command(const std::string& name, const std::string& body) {
     write_script(bin_ / name, body);
   }
-  // `options`: options and assignments of env. Runs without a terminal, independently of the
-  // current folder.
+  // `options`: options, and variable assignments for env. Runs without a terminal, independently of
+  // the current folder.
   [[nodiscard]] Outcome run(const std::string& command, const std::string& options = "") const {
     return run_command((clone_ / "scripts" / command).string() + " </dev/null",
                        "env " + options + " PATH=" + bin_.string());

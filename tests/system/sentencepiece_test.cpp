@@ -56,7 +56,7 @@ class SentencePieceRun : public testing::Test {
     return "tokenize " + path("text.jsonl") + " --tokenizer " + path("tokenizer.model") +
            " --shard-tokens 3000 --val-every 20 --out " + path(out);
   }
-  // Runs the program with another core library, and the plug-ins beside that.
+  // Runs the program with another core library and the plug-ins beside it.
   [[nodiscard]] Outcome encode_beside(const std::string& folder,
                                       const std::string& tokenizer) const {
     return test::run_command("echo Hello | LD_LIBRARY_PATH=" + path(folder) + " " +
@@ -89,7 +89,7 @@ TEST_F(SentencePieceRun, FromTextToShardsARunItsSamplesAndAnExport) {
   const std::string train = "train --data " + path("shards") + kModel + "--out " + path("run");
   EXPECT_THAT(ok(train + " --num-iterations 20").out, HasSubstr("bits/byte"));
   EXPECT_EQ(read_file(path("run/tokenizer.model")), model);
-  fs::remove(path("tokenizer.model"));  // the run directory has everything needed
+  fs::remove(path("tokenizer.model"));  // the run directory contains everything needed
   ok(train + " --num-iterations 30 --resume auto");
   EXPECT_THAT(ok("eval " + path("run")).out, HasSubstr("val_bpb"));
   EXPECT_THAT(ok("sample " + path("run") + " --prompt Line --max-tokens 30").out,
@@ -129,7 +129,7 @@ TEST_F(SentencePieceRun, RefusesInOneLine) {
                  "cut.model: a SentencePiece model, but the file is cut short or damaged");
   expect_refused(
       "tokenizer convert " + path("tokenizer.model") + " --out " + path("tokenizer.json"),
-      "tokenizer.model: a SentencePiece model, which is no byte-level BPE");
+      "tokenizer.model: a SentencePiece model, which is not a byte-level BPE");
   expect_refused(
       "tokenizer convert " + test::source_directory() +
           "/tests/golden/tokenizer/ranks.tiktoken --pattern gpt4 --special a=900 --out " +
@@ -152,7 +152,7 @@ TEST_F(SentencePieceRun, SaysWhatToInstall) {
   EXPECT_EQ(unbuilt.code, 2);
   EXPECT_THAT(unbuilt.err, HasSubstr("tokenizer.model: a SentencePiece model: this build has no "
                                      "libmuograph_sentencepiece.so\n"));
-  // A plug-in that needs a library of another name, which does not exist.
+  // A plug-in that needs a library with another name, which does not exist.
   const auto expect_advice = [&](const std::string& plugin, const std::string& library,
                                  const std::string& package, const std::string& tokenizer) {
     std::string bytes = read_file(build / plugin);

@@ -1,4 +1,4 @@
-// Checks what scripts/setup.sh installs, unpacks, downloads or asks for, on machines whose apt-get,
+// Checks what scripts/setup.sh installs, unpacks, downloads or asks for on machines whose apt-get,
 // sudo and Python are short shell scripts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ for package in ${packages[@]}; do
   if [ -e $machine/bin/$package ]; then chmod +x $machine/bin/$package; fi
 done)sh";
 
-// `libraries` is the folder of this machine's libraries, of which one is installed without headers.
+// `libraries` is the folder of this machine's libraries, one of which is installed without headers.
 constexpr const char* kDpkgDeb = R"sh(
 package=${2##*/} package=${package%%_*}
 echo dpkg-deb $package >>$machine/log
@@ -92,7 +92,7 @@ case "$*" in
   *) exit 1 ;;
 esac)sh";
 
-// An ordinary user without sudo, on a machine with g++ and apt-get.
+// An ordinary user without sudo on a machine with g++ and apt-get.
 class SetupScript : public test::ScriptClone {
  protected:
   SetupScript() {
@@ -140,7 +140,7 @@ class SetupScript : public test::ScriptClone {
 
   fs::path third_party_ = clone_ / "build/third_party", debian_ = third_party_ / "debian";
 
-  // Folder in which the loader found a library with a version in its file name.
+  // The folder in which the loader found a library with a version in its file name.
   static fs::path libraries() {
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);)
@@ -202,7 +202,7 @@ TEST_F(SetupScript, EveryScriptFindsWhatWasFetched) {
         << script;
 }
 
-TEST_F(SetupScript, WhatCannotBeUnpackedIsAskedForAndNothingIsFetched) {
+TEST_F(SetupScript, PackagesThatCannotBeUnpackedAreRequested) {
   set_compiler("11");
   Outcome run = setup();
   EXPECT_EQ(run.code, 2);
@@ -335,7 +335,7 @@ TEST_F(SetupScript, RootGetsANewerCompilerAndCmakeWhereThePackagesAreOld) {
 }
 
 // The plotting library for reports is fetched too; if that fails, setup still succeeds.
-TEST_F(SetupScript, FetchesPlotlyAndDoesWithoutIt) {
+TEST_F(SetupScript, FetchesPlotlyAndSucceedsWithoutIt) {
   set_user(0);
   write("pip_broken", "");
   Outcome run = setup();

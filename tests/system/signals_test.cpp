@@ -1,4 +1,4 @@
-// Signals while the program works: which thread takes them, and what happens to the work.
+// Signals while the program works: which thread handles them, and what happens to the work.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,11 +37,11 @@ using test::words_of;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// LD_PRELOAD names it without its folder, since the loader would treat a space in the path as its
-// end.
+// LD_PRELOAD names the library without its folder, because the loader would treat a space in the
+// path as its end.
 const fs::path kProfiler = MUO_PROFILING_TIMER;
 
-// Signals that each thread of a process blocks, as bits counted from 1.
+// The signals that each thread of a process blocks, as bits counted from 1.
 std::vector<std::uint64_t> blocked_signals(int process) {
   std::vector<std::uint64_t> out;
   std::error_code ended;
@@ -55,12 +55,12 @@ std::vector<std::uint64_t> blocked_signals(int process) {
 
 class Signals : public Training {
  protected:
-  // A run whose products are large enough that oneDNN uses its own workspace.
+  // A run whose products are so large that oneDNN uses its own workspace.
   [[nodiscard]] std::string large(const std::string& out, const std::string& more = "") const {
     return options(out, "--n-embd 128 --depth 2 " + more);
   }
-  // Results of the profiler for a program that completed under it: signals, and how many of them
-  // were handled by threads other than the first.
+  // Results of the profiler for a program that completed under it: the number of signals, and how
+  // many of them were handled by threads other than the first.
   struct Profile {
     int signals = 0, elsewhere = 0;
   };
@@ -77,8 +77,8 @@ class Signals : public Training {
     std::ifstream(file) >> out.signals >> out.elsewhere;
     return out;
   }
-  // Starts the command in the background, waits for the run's first steps, runs `then` with the
-  // process in $pid, and waits for its end.
+  // Starts the command in the background, waits for the first steps of the run, runs `then` with
+  // the process in $pid, and waits for the end of the process.
   [[nodiscard]] Outcome in_steps(const std::string& out, const std::string& more,
                                  const std::string& then, const std::string& before = "") const {
     return run_program(options(out, more) + " >/dev/null & pid=$!; " +
@@ -88,7 +88,7 @@ class Signals : public Training {
   }
 };
 
-TEST_F(Signals, GoToOneThreadThatComputesNothing) {
+TEST_F(Signals, AreHandledByOneThreadThatDoesNotCompute) {
   if (test::kThreadSanitizer) GTEST_SKIP() << "it has a thread of its own, which blocks all";
   train("large", "--n-embd 256 --depth 4 --num-iterations 1 --eval-every -1");
   test::write_text(path("long"), 20'000);
@@ -114,8 +114,8 @@ TEST_F(Signals, GoToOneThreadThatComputesNothing) {
       return std::ranges::count_if(
           blocked, [&](std::uint64_t set) { return ((set >> (signal - 1)) & 1) != 0; });
     };
-    // Threads are read one after the other, so twice: the first may be read before it blocks the
-    // signals whose mask the last inherits. A thread blocks all of them while it starts.
+    // Threads are read one after the other, so read them twice: the first may be read before it
+    // blocks the signals whose mask the last inherits. A thread blocks all of them while it starts.
     std::size_t before = 0;
     ASSERT_TRUE(test::eventually([&] {
       before = blocked.size();
@@ -132,8 +132,8 @@ TEST_F(Signals, GoToOneThreadThatComputesNothing) {
   }
 }
 
-// Handlers on computing threads had overwritten the heap: eight of eight such runs crashed.
-TEST_F(Signals, AProfilersThousandASecondChangeNothing) {
+// Handlers on computing threads would overwrite the heap, which crashes the run.
+TEST_F(Signals, OfAProfilerChangeNothing) {
   if (test::kAddressSanitizer) GTEST_SKIP() << "its library has to be the first that is loaded";
   const std::string more = "--num-iterations 40 --eval-every 20 ";
   ASSERT_EQ(run_program(large("whole", more)).code, 0);
@@ -151,9 +151,9 @@ TEST_F(Signals, AProfilersThousandASecondChangeNothing) {
   }
 }
 
-// Kernel and shell each send SIGHUP, and the end of a session may add SIGTERM; a launcher may send
-// SIGTERM to a process and to its group.
-TEST_F(Signals, SaveHoweverManyComeAtOnceAndTheRunGoesOn) {
+// The kernel and the shell each send SIGHUP, and the end of a session may add SIGTERM; a launcher
+// may send SIGTERM to a process and to its group.
+TEST_F(Signals, SaveHoweverManyArriveAtOnceAndTheRunResumes) {
   const std::string run = "--num-iterations 6 --n-embd 256 --eval-every -1 --total-batch-size " +
                           std::string(test::kSanitized ? "768 " : "3072 ");
   train("whole", run);
@@ -170,7 +170,7 @@ TEST_F(Signals, SaveHoweverManyComeAtOnceAndTheRunGoesOn) {
   }
 }
 
-TEST_F(Signals, GiveUpAStepThatIsLongAndWhatGoesOnMakesIt) {
+TEST_F(Signals, AbandonALongStepThatTheResumedRunRepeats) {
   const std::string run = fmt::format("--num-iterations 2 --eval-every -1 --total-batch-size {} ",
                                       test::kSanitized ? 49'152 : 393'216);
   train("whole", run);
@@ -182,7 +182,7 @@ TEST_F(Signals, GiveUpAStepThatIsLongAndWhatGoesOnMakesIt) {
   EXPECT_TRUE(tensors("part", 2) == tensors("whole", 2));
 }
 
-TEST_F(Signals, OfAClosedTerminalAreNothingToARunUnderNohup) {
+TEST_F(Signals, OfAClosedTerminalDoNotAffectARunUnderNohup) {
   const Outcome outcome =
       in_steps("run", "--num-iterations 200 --eval-every -1", "kill -HUP $pid", "trap '' HUP;");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -190,7 +190,7 @@ TEST_F(Signals, OfAClosedTerminalAreNothingToARunUnderNohup) {
 }
 
 // `head` exits after the first line.
-TEST_F(Signals, AReaderThatLeavesIsNothingToARun) {
+TEST_F(Signals, ARunOutlivesTheReaderOfItsOutput) {
   std::string sweep = options("sweep", "--num-iterations 40 --eval-every -1 --matrix-lr 0.1,0.2");
   sweep.replace(0, std::string("train").size(), "sweep");
   for (const std::string& command :
@@ -201,7 +201,7 @@ TEST_F(Signals, AReaderThatLeavesIsNothingToARun) {
   }
 }
 
-TEST_F(Signals, OfALimitOnTheSizeOfFilesAreErrorsThatNameTheFile) {
+TEST_F(Signals, OfTheFileSizeLimitAreErrorsThatNameTheFile) {
   train("run", "--num-iterations 1 --eval-every -1");
   test::write_file(path("plotly.js"), "window.Plotly = {};");
   const std::string run = path("run"), out = path("out"), data = text_;
@@ -227,9 +227,9 @@ TEST_F(Signals, OfALimitOnTheSizeOfFilesAreErrorsThatNameTheFile) {
   }
 }
 
-// Sends signals at random moments to three programs that compete for the processors, each under the
-// profiler, until it reaches the end of the undisturbed one. MUO_SIGNALS_MINUTES sets the duration,
-// 5 by default.
+// Sends signals at random moments to three programs that compete for the cores, each under the
+// profiler, until the run reaches the end of the undisturbed run. MUO_SIGNALS_MINUTES sets the
+// duration (default 5).
 class SlowSignals : public Signals {
  protected:
   void SetUp() override {

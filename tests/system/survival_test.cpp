@@ -20,8 +20,8 @@
 #include "support/whole_run.h"
 #include "system/training_run.h"
 
-// Runs that are killed, stopped, moved and resumed many times. Short here; the suite SlowSurvival
-// has the long forms.
+// Runs that are killed, stopped, moved and resumed many times. The tests here are short; the suite
+// SlowSurvival has the long forms.
 namespace muo {
 namespace {
 
@@ -48,7 +48,7 @@ class Survival : public Training {
     std::int64_t resumed = 0;
     for (int run_number = 0; kills > 0; ++run_number) {
       const std::string out = "killed" + std::to_string(run_number);
-      bool ended = false;  // by itself; otherwise the log may lack steps after the last save
+      bool ended = false;  // ended by itself; otherwise the log may lack steps after the last save
       for (; !fs::exists(trainer::checkpoint_directory(path(out), 150)); --kills) {
         const std::string delay = std::to_string(random.bits(draw++) % 900);
         const Outcome outcome =
@@ -117,7 +117,7 @@ class Survival : public Training {
     };
     EXPECT_LE(least(after, &Sample::threads), least(before, &Sample::threads) + 3);
     EXPECT_LE(least(after, &Sample::files), least(before, &Sample::files) + 3);
-    // A sanitizer keeps freed memory; the leak detector checks at the end instead.
+    // A sanitizer keeps freed memory; instead, its leak detector checks at the end.
     if (!test::kSanitized) {
       EXPECT_LE(least(after, &Sample::anonymous_kib), least(before, &Sample::anonymous_kib) + 512);
     }
@@ -126,9 +126,9 @@ class Survival : public Training {
     RecordProperty("kib_second_half", static_cast<int>(least(after, &Sample::anonymous_kib)));
   }
 
-  // Compares a run whose quarters have the options of `legs` with an undisturbed one. Controls are
-  // runs that differ from that only in the order of rounding. Returns the output of the resumed
-  // runs.
+  // Compares a run whose quarters have the options in `legs` with an undisturbed one. Controls are
+  // runs that differ from the undisturbed one only in the order of rounding. Returns the output of
+  // the resumed runs.
   std::string expect_to_follow(std::int64_t steps, const std::vector<std::string>& controls,
                                const std::vector<std::string>& legs) {
     const std::string run = "--num-iterations " + std::to_string(steps) + " --eval-every -1 ";
@@ -166,7 +166,7 @@ class Survival : public Training {
   const std::vector<std::string> worlds_ = {"--devices 2", "--devices 3", "--devices 1",
                                             "--devices 4 --device-batch-size 3"};
 
-  // The log without times: kind, step and a number of each line.
+  // The log without times: the kind, step and one number of each line.
   [[nodiscard]] std::vector<std::string> log_of(const std::string& out) const {
     const std::map<std::string, std::string> numbers = {{"train", "loss"},
                                                         {"eval", "val_loss"},
@@ -188,7 +188,7 @@ TEST_F(Survival, ARunThatMovesBetweenWorldsFollowsTheUndisturbedCurve) {
       worlds_);
 }
 // Other forms of the same function round differently, and the change is reported.
-TEST_F(Survival, ARunThatGoesOnWithAnotherNewtonSchulzFollowsTheUndisturbedCurve) {
+TEST_F(Survival, ARunResumedWithAnotherNewtonSchulzFollowsTheUndisturbedCurve) {
   const std::string said = expect_to_follow(
       40, {"--devices 1", "--devices 3 --device-batch-size 8", "--devices 4 --device-batch-size 6"},
       {"--newton-schulz plain", "--newton-schulz gram", "--newton-schulz symmetric",
@@ -199,8 +199,8 @@ TEST_F(Survival, ARunThatGoesOnWithAnotherNewtonSchulzFollowsTheUndisturbedCurve
 }
 
 // The process is killed in the evaluation, in the middle of the run and at its end: a rank pauses
-// there until the checkpoint before it is on the disk.
-TEST_F(Survival, AnEvaluationThatWasLostIsMadeUpFor) {
+// there until the preceding checkpoint is on the disk.
+TEST_F(Survival, ALostEvaluationIsRepeated) {
   const std::string run = "--backend cuda --save-before-eval 0 --resume auto ";
   const std::string plugin = "MUO_FAULT_BACKEND=host MUO_CUDA_PLUGIN=muograph_faults ";
   ASSERT_EQ(run_program(options("whole", run), plugin).code, 0);
@@ -244,7 +244,7 @@ TEST_F(SlowSurvival, FourHundredStepsOnFourWorlds) {
                    worlds_);
 }
 
-// The signals reach a run while a checkpoint is written that will never be finished.
+// The signals arrive while a checkpoint is being written that will never be finished.
 TEST_F(Survival, ASecondSignalStopsAtOnceAndHarmsNothing) {
   const std::string run =
       "--backend cuda --num-iterations 4 --save-every 2 --eval-every -1 --resume auto ";
@@ -347,7 +347,7 @@ TEST_F(Survival, AFileThatCannotGrowIsAClearMessageAndExitThree) {
   }
 }
 
-// The directory disappears and reappears. Steps are long enough for a shell to do that.
+// The directory disappears and reappears. Steps are long enough for a shell to do this.
 TEST_F(Survival, OnSaveErrorContinueLogsItAndTriesAgain) {
   const std::string run =
       "--num-iterations 24 --n-embd 256 --save-every 2 --eval-every -1 --total-batch-size " +
@@ -368,7 +368,7 @@ TEST_F(Survival, OnSaveErrorContinueLogsItAndTriesAgain) {
   EXPECT_TRUE(fs::exists(trainer::checkpoint_directory(path("part"), 2)));
 }
 
-TEST_F(Survival, TheLastSaveHasToSucceedWhateverIsAskedFor) {
+TEST_F(Survival, TheLastSaveMustSucceedWhateverTheOptions) {
   const std::string checkpoints = (path("run") / "checkpoints").string();
   const Outcome outcome = run_program(
       options("run", "--num-iterations 200 --on-save-error continue --eval-every -1") +

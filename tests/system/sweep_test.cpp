@@ -31,7 +31,7 @@ class Sweep : public Training {
     std::string command = options(out, more + " --eval-every -1");
     return "sweep" + command.substr(command.find(' '));
   }
-  // Rows of sweep.csv, by default without the column of times.
+  // The rows of sweep.csv, by default without the column of times.
   [[nodiscard]] std::vector<std::vector<std::string>> rows(const std::string& out,
                                                            bool with_seconds = false) const {
     std::istringstream file(test::read_file(path(out) / "sweep.csv"));
@@ -52,7 +52,7 @@ class Sweep : public Training {
   }
 };
 
-// Each trial differs from the one that its device trained before.
+// Each trial differs from the trial that its device trained before.
 TEST_F(Sweep, ATrialIsBitwiseTheSameTrainCommand) {
   const Outcome outcome =
       run_program(sweep("sweep", "--matrix-lr 0.1,0.3 --seed 1,2 --weight-decay 0.1 --devices 2"));
@@ -73,7 +73,7 @@ TEST_F(Sweep, ATrialIsBitwiseTheSameTrainCommand) {
   EXPECT_NE(losses(trial("sweep", 0)), losses(trial("sweep", 2)));
 }
 
-// Sizes are those of quick.toml, except that the warm-up is the default of `train`.
+// The sizes are those of quick.toml, except that the warm-up is the default of `train`.
 TEST_F(Sweep, TheCommandOfTheBestTrialTrainsTheSame) {
   const Outcome outcome =
       run_program("sweep --data " + text_.string() +
@@ -93,16 +93,17 @@ TEST_F(Sweep, CapturesOncePerDeviceAndGroup) {
   const Outcome outcome =
       run_program(sweep("sweep", "--depth 1,2 --matrix-lr 0.1,0.2,0.3 --num-iterations 3"));
   ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
-  EXPECT_THAT(outcome.out, HasSubstr("captures: at most 2 on each of 2 devices: --depth is part of "
-                                     "the captured step"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("captures: at most 2 on each of 2 devices, because --depth is part of "
+                        "the captured step"));
   EXPECT_THAT(outcome.out, HasSubstr("; 3 steps of 768 tokens"));
-  // Each device has its own group, and the one that finishes first may help the other.
+  // Each device has its own group, and the device that finishes first may help the other.
   EXPECT_THAT(outcome.out, testing::ContainsRegex("captures: [23];"));
   EXPECT_THAT(rows("sweep"), SizeIs(7));
 }
 
-// With halving a device returns to groups that it has captured: each learning rate gives the same
-// result in both groups, so the best of both continue.
+// With halving, a device returns to groups that it has captured. Each learning rate gives the same
+// result in both groups, so the best trials of both continue.
 TEST_F(Sweep, CapturesOncePerDeviceAndGroupWithHalving) {
   const std::string more =
       "--graph-branches 1,3 --matrix-lr 0.05..0.3/6 --devices 1 --num-iterations 27 --halving 3 "
@@ -110,7 +111,7 @@ TEST_F(Sweep, CapturesOncePerDeviceAndGroupWithHalving) {
   const Outcome outcome = run_program(sweep("sweep", more));
   ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
   EXPECT_THAT(outcome.out, HasSubstr("captures: 2;"));
-  std::vector<std::string> went_on;  // groups of trials that reached the second rung
+  std::vector<std::string> went_on;  // groups of the trials that reached the second rung
   std::string whole;                 // the trial that completed
   const auto table = rows("sweep");
   const auto value = [&](std::size_t row, const std::string& name) {
@@ -172,7 +173,7 @@ TEST_F(Sweep, ADeviceTrainsTwoTrialsAtOnce) {
 }
 
 // A trial's result does not depend on the device that trains it.
-TEST_F(Sweep, TwoDevicesComeToTheTableOfOne) {
+TEST_F(Sweep, TwoDevicesGiveTheTableOfOne) {
   const std::string more =
       "--matrix-lr 0.05..0.4/8 --num-iterations 32 --halving 2 --min-steps 1 --devices ";
   for (const std::string devices : {"1", "2"}) {
@@ -183,7 +184,7 @@ TEST_F(Sweep, TwoDevicesComeToTheTableOfOne) {
   EXPECT_EQ(rows("2"), rows("1"));
 }
 
-TEST_F(Sweep, KilledAndResumedItComesToTheSameTable) {
+TEST_F(Sweep, GivesTheSameTableIfKilledAndResumed) {
   for (const std::string mode : {"off", "on"}) {
     const std::string more =
         "--matrix-lr log:0.05..0.5 --seed 1,2 --trials 12 --halving 3 --min-steps 4 --devices 1 "
@@ -210,7 +211,7 @@ TEST_F(Sweep, KilledAndResumedItComesToTheSameTable) {
   }
 }
 
-TEST_F(Sweep, AnInterruptSavesAndTheSweepGoesOnFromThere) {
+TEST_F(Sweep, AnInterruptSavesAndTheSweepResumes) {
   const std::string more = "--matrix-lr 0.1,0.3 --num-iterations 4000 --devices 1 ";
   const std::string first = path(trial("sweep", 0)).string();
   const auto until_step = [&](std::int64_t step) {
@@ -247,9 +248,9 @@ TEST_F(Sweep, AnInterruptSavesAndTheSweepGoesOnFromThere) {
   EXPECT_GT(after.second, before.second);
 }
 
-// Trials are identified by their options: completed ones keep number and result, wherever they now
-// are in the grid, and the sweep resumes without its values being given again.
-TEST_F(Sweep, AGridGetsValuesWhenItGoesOn) {
+// Trials are identified by their options: completed trials keep their number and result, wherever
+// they are in the grid now, and the sweep resumes without its values being given again.
+TEST_F(Sweep, AGridMayGetValuesOnResume) {
   const std::string more = "--seed 1,2 --num-iterations 3 --devices 1 ";
   const std::string resume = "sweep --resume " + path("sweep").string();
   ASSERT_EQ(run_program(sweep("sweep", more + "--weight-decay 0,0.1 --matrix-lr 0.1,0.3")).code, 0);
@@ -278,8 +279,8 @@ TEST_F(Sweep, AGridGetsValuesWhenItGoesOn) {
   EXPECT_THAT(halved.err, HasSubstr("has matrix-lr 0.1,0.3, now 0.1,0.3,0.5"));
 }
 
-TEST_F(Sweep, WhatIsRefusedOrDivergesIsARow) {
-  // A threshold that many steps exceed, once there are enough to compare with.
+TEST_F(Sweep, RefusedAndDivergedTrialsAreRows) {
+  // A threshold that many steps exceed once there are enough steps for comparison.
   const Outcome outcome =
       run_program(sweep("sweep",
                         "--n-head 2,5 --outlier-deviations 8,0.5 --on-outlier skip "
@@ -317,7 +318,7 @@ TEST_F(Sweep, ATrialThatCannotBeSavedEndsItAndIsTriedAgain) {
   EXPECT_EQ(table[2][1], "done");
 }
 
-TEST_F(Sweep, AnotherSweepThanTheOneThatBeganIsRefused) {
+TEST_F(Sweep, ResumingAnotherSweepIsRejected) {
   ASSERT_EQ(run_program(sweep("sweep", "--matrix-lr 0.1,0.2 --num-iterations 2")).code, 0);
   const auto error = [&](const std::string& more) {
     const Outcome outcome = run_program(sweep("sweep", more));

@@ -109,8 +109,8 @@ TEST_F(Tensorboard, OffWritesNothing) {
   EXPECT_THAT(metrics("run", "train"), SizeIs(20));
 }
 
-// A run killed while it writes leaves whole records and all points of its log.
-TEST_F(Tensorboard, AKilledRunHasLostNothingOfItsLog) {
+// A run killed while it writes leaves complete records and all points of its log.
+TEST_F(Tensorboard, AKilledRunLosesNothingOfItsLog) {
   const std::string log = (path("run") / "metrics.jsonl").string();
   const Outcome outcome =
       test::run_program(options("run", "--num-iterations 100000 --eval-every 3 --save-every -1") +
@@ -125,8 +125,8 @@ TEST_F(Tensorboard, AKilledRunHasLostNothingOfItsLog) {
   }
 }
 
-// The second attempt repeats steps of the first. No reader of TensorBoard shows them twice, and the
-// evaluation at the checkpoint, which is not repeated, is kept.
+// The second attempt repeats steps of the first. TensorBoard's readers show none of them twice, and
+// keep the evaluation at the checkpoint, which is not repeated.
 TEST_F(Tensorboard, AResumedRunIsOneCurve) {
   const std::string run = "--save-every 5 --eval-every 5 --num-iterations 20 ";
   train("run", run);
@@ -144,7 +144,7 @@ TEST_F(Tensorboard, AResumedRunIsOneCurve) {
 }
 
 // A run that was killed before its first checkpoint starts again.
-TEST_F(Tensorboard, ARunThatBeginsAgainIsOneCurve) {
+TEST_F(Tensorboard, ARestartedRunIsOneCurve) {
   train("run");
   forget_after("run", 0);
   train("run", "--num-iterations 15 --resume auto");
@@ -168,7 +168,7 @@ TEST_F(Tensorboard, ItsPackageReadsARun) {
   const Outcome good = test::run_command(check + path("run").string());
   EXPECT_EQ(good.code, 0) << good.err << good.out;
   EXPECT_THAT(good.out, HasSubstr("20 steps, 5 evaluations"));
-  // It detects a changed number.
+  // The script detects a changed number.
   std::string lines = test::read_file(path("run") / "metrics.jsonl");
   lines.insert(lines.find("\"loss\":") + 7, "1");
   test::write_file(path("run") / "metrics.jsonl", lines);

@@ -1,4 +1,4 @@
-// From text to a trained model with a custom tokenizer, and what is refused on the way.
+// From a text to a model trained with a custom tokenizer, and what is rejected on the way.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -108,9 +108,9 @@ TEST_F(Tokenize, TextAndItsShardsAreTheSameTokens) {
               HasSubstr("café\" again,\nand the numbers 7919."));
 }
 
-TEST_F(Tokenize, GoesOnWhereItWasInterrupted) {
+TEST_F(Tokenize, ResumesAfterAnInterruption) {
   ok(tokenize("whole"));
-  // Interrupted before the manifest lists any shard, and later.
+  // Interrupted before the manifest lists any shard, and interrupted later.
   for (const std::string shard : {"train_000000.bin", "train_000002.bin"}) {
     const fs::path temporary = path("part/." + shard + ".tmp");
     fs::remove_all(path("part"));
@@ -140,7 +140,7 @@ TEST_F(Tokenize, GoesOnWhereItWasInterrupted) {
   {
     std::string holder;
     const FileLock lock = FileLock::try_file(path("part/.lock"), holder);
-    expect_refused(tokenize("part"), " tokenizes there: wait until it ends");
+    expect_refused(tokenize("part"), " is tokenizing there: wait until it ends");
   }
   EXPECT_THAT(ok(tokenize("part")).out, HasSubstr("complete already"));
   std::string text = read_file(path("text.jsonl"));
@@ -158,7 +158,7 @@ TEST_F(Tokenize, GoesOnWhereItWasInterrupted) {
   EXPECT_THAT(ok(tokenize("part")).out, HasSubstr("complete already"));
 }
 
-TEST_F(Tokenize, RefusesWhatDoesNotFitTogether) {
+TEST_F(Tokenize, RejectsMismatchedInputs) {
   ok(tokenize("shards"));
   expect_refused(tokenize("shards", "--field other"), "holds shards of other text, options");
   ok("tokenizer train --data " + path("text.jsonl") + " --vocab-size 390 --out " +
@@ -217,7 +217,7 @@ TEST_F(Tokenize, TakesFilesOfAnyName) {
   EXPECT_EQ(source[1]["file"], folder + "/\xE4\xB8\xAD.txt");
 }
 
-// Stand-in for pyarrow, with files that have a row group per line and end with a footer.
+// A stand-in for pyarrow, whose files have one row group per line and end with a footer.
 constexpr const char* kParquet = R"py(
 import json, types, pyarrow
 class ParquetFile:
@@ -233,7 +233,7 @@ class ParquetFile:
 )py";
 
 // A failing reader is not the end of the data.
-TEST_F(Tokenize, TakesNoPartOfParquetFilesForAllOfThem) {
+TEST_F(Tokenize, RejectsIncompleteParquetFiles) {
   fs::create_directories(path("modules/pyarrow"));
   write_file(path("modules/pyarrow/__init__.py"), "class ArrowException(Exception): pass\n");
   write_file(path("modules/pyarrow/parquet.py"), kParquet);
@@ -274,7 +274,7 @@ TEST_F(Tokenize, ReadsStandardInputAndMakesWideShards) {
   const std::string shard = read_file(path("bytes/train_000000.bin"));
   EXPECT_EQ(shard.substr(1024), std::string("\0\1a\0b\0\0\1c\0", 10));
 
-  // The same input again, a different one, a longer and a shorter one.
+  // The same input again, then a different one, a longer one and a shorter one.
   const std::string tokenize_stdin =
       test::program() + " tokenize - --tokenizer byte --field body --out " + path("bytes");
   const auto again = [&](const std::string& lines) {
@@ -289,7 +289,7 @@ TEST_F(Tokenize, ReadsStandardInputAndMakesWideShards) {
     EXPECT_THAT(refused.err, HasSubstr("holds shards of other text")) << other;
   }
 
-  // A tokenizer with ids that exceed 16 bits.
+  // A tokenizer whose ids exceed 16 bits.
   auto wide_tokenizer = nlohmann::json::parse(read_file(path("tokenizer.json")));
   for (const auto& token : wide_tokenizer["added_tokens"]) {
     auto& vocab = wide_tokenizer["model"]["vocab"];

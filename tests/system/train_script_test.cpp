@@ -22,7 +22,7 @@ using testing::StartsWith;
 constexpr const char* kH100 = "9.0, 580.65.06, GPU-1, NVIDIA H100 80GB HBM3";
 constexpr const char* kT4 = "7.5, 580.65.06, GPU-2, Tesla T4";
 
-// The scripts in a folder of their own, with the commands of a machine without GPU and CUDA
+// The scripts in a folder of their own, with the commands of a machine without a GPU and a CUDA
 // toolkit.
 class TrainScript : public test::ScriptClone {
  protected:
@@ -35,7 +35,7 @@ class TrainScript : public test::ScriptClone {
     add_command("setup", "echo setup \"$@\" >>" + log());
     fs::remove(clone_ / "scripts/setup.sh");
     fs::create_symlink(bin_ / "setup", clone_ / "scripts/setup.sh");
-    // Stand-in for the program: doctor --gpu exits with MUO_TEST_GPU_WORKS, train prints its
+    // A stand-in for the program: doctor --gpu exits with MUO_TEST_GPU_WORKS, and train prints its
     // arguments.
     write_script(clone_ / "build/release/muograph",
                  "if [ $1 = doctor ]; then exit ${MUO_TEST_GPU_WORKS:-0}; fi\n"
@@ -82,7 +82,7 @@ TEST_F(TrainScript, CompilesForEveryKindOfGpuOnce) {
   EXPECT_EQ(targets("MUO_CUDA_ARCHITECTURES=80-real").out, "80-real\n");
 }
 
-TEST_F(TrainScript, LeavesOutWhatIsTooOld) {
+TEST_F(TrainScript, LeavesOutOldGpus) {
   add_gpu(std::string(kT4) + "\n" + kH100);
   EXPECT_EQ(targets().out, "90a-real\nGPU-1\n");
   EXPECT_THAT(targets().err, EndsWith(": Tesla T4 (compute capability 7.5)\n"));
@@ -108,7 +108,7 @@ TEST_F(TrainScript, GivesUpAnNvidiaSmiThatHangsOrFails) {
   add_command("nvidia-smi", "exec sleep 30");
   const Outcome hung = targets();
   EXPECT_EQ(hung.code, 2);
-  EXPECT_THAT(hung.err, StartsWith("nvidia-smi does not answer for 1 s"));
+  EXPECT_THAT(hung.err, StartsWith("nvidia-smi has not answered in 1 s"));
   add_command("nvidia-smi", "echo 'Failed to initialize NVML'; exit 255");
   EXPECT_THAT(targets().err,
               StartsWith("/dev/nvidia0: nvidia-smi fails: Failed to initialize NVML: "));
@@ -176,7 +176,7 @@ TEST_F(TrainScript, BuildsForThisCpuOnly) {
   EXPECT_THAT(done(), HasSubstr("-DMUO_CPUS=x86-64-v4 "));
 }
 
-TEST_F(TrainScript, ShowsWhyTheBuildFailedAndNotWhatItBuilt) {
+TEST_F(TrainScript, ShowsOnlyWhyTheBuildFailed) {
   add_command("cmake",
               "if [ $1 = --build ]; then echo '[1/2] Building CXX object a.o';"
               " echo 'FAILED: b.o'; echo 'b.cpp:1: error: no'; exit 1; fi");
@@ -202,7 +202,7 @@ TEST_F(TrainScript, BuildsThePlugInForTheGpusThatAreThere) {
             "\ncmake --build --preset release --target muograph muograph_cuda\n");
   }
   EXPECT_THAT(train("", "CUDA_VISIBLE_DEVICES=7").out, HasSubstr("visible: 7\n"));
-  // Sizes for GPUs are only used if the program can use the GPUs.
+  // Sizes for GPUs are used only if the program can use the GPUs.
   EXPECT_THAT(train("", "MUO_TEST_GPU_WORKS=3").out, HasSubstr("quick.toml"));
   EXPECT_THAT(train("--config mine.toml").out, HasSubstr("train --config mine.toml\n"));
   // A host run is treated like one on a machine without GPUs.
@@ -225,7 +225,7 @@ TEST_F(TrainScript, ConfiguresAnewForAnotherToolkit) {
   EXPECT_THAT(done(), HasSubstr("cmake --preset release --fresh "));
 }
 
-TEST_F(TrainScript, GoesOnOnTheHostWhereADriverIsTooOldAndSaysSo) {
+TEST_F(TrainScript, TrainsOnTheHostIfTheDriverIsTooOld) {
   add_gpu("9.0, 535.183.06, GPU-1, NVIDIA H100 80GB HBM3");
   test::write_file(clone_ / "build/release/libmuograph_cuda.so", "of another day");
   const Outcome run = train();
@@ -240,7 +240,8 @@ TEST_F(TrainScript, GoesOnOnTheHostWhereADriverIsTooOldAndSaysSo) {
   EXPECT_EQ(done(), "") << "work before the refusal";
 }
 
-// An older toolkit does not count: the packages are fetched. Here pip fails, or the disk is full.
+// A toolkit that is too old does not count: the packages are fetched. Here pip fails, or the disk
+// is full.
 TEST_F(TrainScript, FetchesAToolkitAndSaysWhatFailed) {
   add_gpu(kH100);
   add_toolkit("12.8, V12.8.93");
@@ -271,7 +272,7 @@ TEST_F(TrainScript, FetchesAToolkitAndSaysWhatFailed) {
 }
 
 // Toolkits come without cuDNN, which has packages of its own.
-TEST_F(TrainScript, FetchesAToolkitWithCudnnAndElseTakesTheOneThatLacksIt) {
+TEST_F(TrainScript, FetchesAToolkitWithCudnnElseUsesOneWithoutIt) {
   add_gpu(kH100);
   add_toolkit("13.0, V13.0.88");
   fs::remove(toolkit() / "include/cudnn.h");
@@ -279,8 +280,8 @@ TEST_F(TrainScript, FetchesAToolkitWithCudnnAndElseTakesTheOneThatLacksIt) {
   const Outcome run = train();
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.err, StartsWith("train.sh: " + toolkit().string() +
-                                  " has no cuDNN, so attention "
-                                  "is not cuDNN's: fetch_cuda.sh: python3 has no pip"));
+                                  " has no cuDNN, so attention does not "
+                                  "use it: fetch_cuda.sh: python3 has no pip"));
   EXPECT_THAT(done(), StartsWith("setup --cuda\n"));
   EXPECT_THAT(done(), HasSubstr("-DCUDAToolkit_ROOT=" + toolkit().string() + "\n"));
   EXPECT_THAT(run.out, HasSubstr("quick_gpu.toml"));

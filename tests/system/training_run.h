@@ -24,7 +24,7 @@ class Training : public testing::Test {
   [[nodiscard]] std::filesystem::path path(const std::string& name) const {
     return directory_.path() / name;
   }
-  // Options of these tests, overridden and extended by `more`.
+  // The options of these tests, overridden and extended by `more`.
   [[nodiscard]] std::string options(const std::string& out, const std::string& more = "") const {
     std::string command = "train --data " + text_.string() + " --out " + path(out).string();
     for (const char* option :

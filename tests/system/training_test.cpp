@@ -61,9 +61,9 @@ TEST_F(Training, LeavesARunDirectoryThatOtherCommandsUse) {
             sample.out);
 }
 
-// Seven lines are printed at the start; the log has the rest. The commands proposed at the end can
-// be pasted.
-TEST_F(Training, TheConsoleSaysWhatMattersAndOutputLogAll) {
+// The start prints seven lines; the log has the rest. The commands proposed at the end can be
+// pasted.
+TEST_F(Training, TheTerminalShowsTheEssentialsAndOutputLogEverything) {
   const Outcome usual = train("run", "--weight-decay-scale 1 --n-embd 256");
   const std::string start = usual.out.substr(0, usual.out.find("step 0:"));
   EXPECT_EQ(std::ranges::count(start, '\n'), 7) << start;
@@ -96,7 +96,7 @@ TEST_F(Training, TheConsoleSaysWhatMattersAndOutputLogAll) {
 }
 
 // At learning rate 0 the 257 tokens stay equally likely, so samples differ only by their seeds, and
-// some of the first draws end within a few tokens.
+// some of the first draws end after a few tokens.
 TEST_F(Training, SamplesDifferAndAreDrawnAgainWhereTheirDocumentSoonEnds) {
   train("run",
         "--matrix-lr 0 --embedding-lr 0 --unembedding-lr 0 --sample-every 1 --eval-every -1 "
@@ -110,7 +110,7 @@ TEST_F(Training, SamplesDifferAndAreDrawnAgainWhereTheirDocumentSoonEnds) {
   EXPECT_EQ(texts.size(), 100U);
 }
 
-TEST_F(Training, EvalCommandGivesTheNumberOfTheRun) {
+TEST_F(Training, EvalGivesTheLossOfTheRun) {
   train("run");
   const double want = metrics("run", "eval").back()["val_loss"];
   for (const char* devices : {"1", "2", "3"}) {
@@ -135,7 +135,7 @@ TEST_F(Training, EvalCommandGivesTheNumberOfTheRun) {
   EXPECT_NE(loss, result["val_loss"]);
 }
 
-TEST_F(Training, EvalOfOtherDataTakesAllOfIt) {
+TEST_F(Training, EvalOfOtherDataUsesAllOfIt) {
   train("run");
   const std::string eval = "eval --checkpoint " + path("run").string() + " --data ";
   const Outcome whole = run_program(eval + text_.string());
@@ -177,7 +177,7 @@ TEST_F(Training, AResumedRunIsBitwiseTheRunThatWasNotInterrupted) {
   EXPECT_EQ(metrics("whole", "matrices").back(), metrics("part", "matrices").back());
 }
 
-// Masters are saved, and replicas are made from them, so rounding leaves no trace in a resumed run.
+// Masters are saved and replicas are made from them, so rounding leaves no trace in a resumed run.
 TEST_F(Training, ANanochatRunInBf16IsBitwiseTheSameEagerAndResumed) {
   const std::string narrow =
       "--model nanochat --depth 2 --verify-sync-every 5 --dtype bf16 --gradient-wire bf16 "
@@ -220,7 +220,8 @@ std::string first_sample(const Outcome& outcome) {
   return rest.substr(0, rest.find("\nstep "));
 }
 
-// bf16 state is saved as bf16, split masters as the fp32 numbers they represent, with any sharding.
+// bf16 state is saved as bf16, and split masters as the fp32 numbers that they represent, with any
+// sharding.
 TEST_F(Training, ALeanRunIsBitwiseTheSameEagerResumedAndOfAnotherStrategy) {
   const std::string lean =
       "--model nanochat --depth 2 --verify-sync-every 5 --dtype bf16 --momentum-state bf16 "
@@ -244,7 +245,7 @@ TEST_F(Training, ALeanRunIsBitwiseTheSameEagerResumedAndOfAnotherStrategy) {
 }
 
 // Anything that reads weights between steps sees those of the last step.
-TEST_F(Training, AGatherBesideTheNextForwardIsBitwiseTheOneAtOnce) {
+TEST_F(Training, APipelinedGatherIsBitwiseTheSimpleOne) {
   for (const std::string& how :
        {std::string("--devices 3 --device-batch-size 8"),
         std::string("--devices 2 --model nanochat --depth 2 --dtype bf16 --graph off")}) {
@@ -275,8 +276,8 @@ TEST_F(Training, AnotherWorldAndStrategyResumesWithTheSameWeights) {
                             "--devices 4 --strategy stacked --device-batch-size 2"}) {
     const std::string out = "other" + std::to_string(other[10]);
     train(out, std::string(other) + " --resume " + checkpoint);
-    // The first step's loss is computed from the restored weights: a sum over 768 tokens in another
-    // order.
+    // The loss of the first step is computed from the restored weights: a sum over 768 tokens in
+    // another order.
     EXPECT_NEAR(losses(out).front(), losses("whole").at(7), 768 * 0x1p-24 * losses("whole").at(7))
         << other;
     EXPECT_NEAR(losses(out).back(), losses("whole").back(), 0.02) << other;
@@ -289,9 +290,13 @@ TEST_F(Training, WritesItsGraphsForGraphviz) {
   const std::string dot = test::read_file(file);
   for (const char* text : {"digraph", "reduce_scatter #", "all_gather #", "rms_norm", " -> "})
     EXPECT_THAT(dot, HasSubstr(text));
-  train("three", "--num-iterations 1 --device-batch-size 1 --graph-dot " + file);
+  train(
+      "three",
+      "--num-iterations 1 --device-batch-size 1 --graph-micro-steps unrolled --graph-dot " + file);
   for (const char* part : {".0", ".1"})
     EXPECT_THAT(test::read_file(file + part), HasSubstr("digraph"));
+  train("loop", "--num-iterations 1 --device-batch-size 1 --graph-dot " + file);
+  EXPECT_THAT(test::read_file(file), HasSubstr("next pass"));
   const Outcome nowhere = run_program(options("no", "--graph-dot /nowhere/step.dot"));
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_THAT(nowhere.err, HasSubstr("--graph-dot: cannot write to /nowhere/step.dot"));
@@ -314,11 +319,11 @@ TEST_F(Training, ResumeAutoTakesTheNewestCheckpointThatIsWhole) {
   EXPECT_EQ(losses("run").size(), 20U) << "metrics of repeated steps are replaced";
 }
 
-TEST_F(Training, ASignalSavesAndTheRunGoesOnBitwise) {
+TEST_F(Training, ASignalSavesAndTheRunResumesBitwise) {
   constexpr int kSteps = test::kSanitized ? 150 : 600;
   const std::string same = fmt::format("--num-iterations {} --eval-every -1 --devices 1", kSteps);
   train("whole", same);
-  // In the shell: start, wait for the first steps, send the signal.
+  // The shell starts the run, waits for the first steps, and sends the signal.
   const Outcome stopped =
       run_program(options("part", same) + " & pid=$!; " +
                   test::until("[ -s " + (path("part") / "metrics.jsonl").string() + " ]") +
@@ -376,7 +381,7 @@ TEST_F(Training, EveryCombinationOfExtrasTrainsAStep) {
                                 "x0-lambdas"};
       for (std::size_t i = 0; i < names.size(); ++i)
         more += concat(" --", names[i], (extras >> i & 1) != 0 ? " on" : " off");
-      // Without value embeddings and scales of the residual stream dz and x share memory.
+      // Without value embeddings and scales of the residual stream, dz and x share memory.
       if (!drawn.runs_next(extras == 0b10110)) continue;
       const Outcome outcome = run_program(options(concat("run", extras), more));
       EXPECT_EQ(outcome.code, 0) << more << outcome.err;
@@ -389,8 +394,8 @@ TEST_F(Training, NumberFormatsTakeEffectAndMayChangeOnResume) {
   const std::vector<double> want = losses("fp32");
   const std::string resume = "--resume " + trainer::checkpoint_directory(path("fp32"), 10).string();
   // Logits below the soft-cap of 15 are rounded to 8 bits, and the same error is allowed for the
-  // layers' rounding; log-sum-exp and the target's logit may each differ by that, in opposite
-  // directions.
+  // rounding in the layers. The log-sum-exp and the target's logit may each differ by that, in
+  // opposite directions.
   const double tolerance = 2 * 2 * 15 * 0x1p-9;
   std::size_t run = 0;
   for (const char* formats :

@@ -1,4 +1,4 @@
-// Checks what scripts/watch_wandb.py passes to W&B, with a few lines of Python in its place.
+// Checks what scripts/watch_wandb.py passes to W&B; a few lines of Python take the place of W&B.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// Writes its calls as lines of JSON; with KILL_AT exits like a killed process at that call of log.
+// Writes its calls as lines of JSON. With KILL_AT, it exits like a killed process at that call of
+// log().
 constexpr const char* kStandIn = R"py(
 import json, os
 logged = 0
@@ -66,7 +67,7 @@ class WatchWandb : public Training {
                              fmt::format("PYTHONPATH={} CALLS={} {}", path("modules").string(),
                                          calls_.string(), environment));
   }
-  // Values of the calls of this kind since the start or the last forget().
+  // The values of the calls of this kind since the start or the last forget().
   [[nodiscard]] std::vector<json> calls(const std::string& what) const {
     std::vector<json> out;
     if (!fs::exists(calls_)) return out;
@@ -76,7 +77,7 @@ class WatchWandb : public Training {
     return out;
   }
   void forget() const { fs::remove(calls_); }
-  // Number of times that each step was logged with the key.
+  // The number of times that each step was logged with the key.
   [[nodiscard]] std::map<int, int> steps(const std::string& key) const {
     std::map<int, int> out;
     for (const json& values : calls("log"))
@@ -96,7 +97,7 @@ class WatchWandb : public Training {
   const fs::path calls_ = path("calls");
 };
 
-TEST_F(WatchWandb, LogsEveryNumberOnceAndGoesOnWhereItEnded) {
+TEST_F(WatchWandb, LogsEveryNumberOnceAndResumesWhereItEnded) {
   train("run");
   const Outcome first = watch("run", "--project trials");
   EXPECT_EQ(first.code, 0) << first.err;
@@ -134,7 +135,7 @@ TEST_F(WatchWandb, LogsEveryNumberOnceAndGoesOnWhereItEnded) {
   const Outcome other = watch("run", "--project elsewhere");
   EXPECT_EQ(other.code, 1);
   EXPECT_THAT(other.err, HasSubstr("--project elsewhere: " + path("run").string() +
-                                   " is mirrored to trials: give that, or remove"));
+                                   " is mirrored to trials: give that project, or remove"));
 }
 
 // The second attempt repeats steps already logged.
@@ -161,7 +162,7 @@ TEST_F(WatchWandb, FollowsARunToItsEnd) {
   expect_each_once("run");
 }
 
-// As a resumed run does under its lock, another log of the same length replaces the file.
+// Another log of the same length replaces the file, as if by a resumed run under its lock.
 TEST_F(WatchWandb, FollowsALogThatIsReplaced) {
   const auto line = [](int step) {
     return fmt::format(R"({{"kind":"train","step":{},"loss":2.5,"mfu":null}})", step) + "\n";
@@ -185,7 +186,7 @@ TEST_F(WatchWandb, FollowsALogThatIsReplaced) {
   EXPECT_EQ(steps("train/loss"), (std::map<int, int>{{0, 1}, {1, 1}, {2, 1}}));
 }
 
-TEST_F(WatchWandb, KilledItLogsNoStepTwice) {
+TEST_F(WatchWandb, LogsNoStepTwiceIfKilled) {
   train("run");
   EXPECT_EQ(watch("run", "", "KILL_AT=8").code, 9);
   EXPECT_THAT(calls("log"), SizeIs(7));
@@ -197,7 +198,7 @@ TEST_F(WatchWandb, KilledItLogsNoStepTwice) {
       EXPECT_EQ(times, 1) << key << step;
 }
 
-TEST_F(WatchWandb, HalfALineWaitsAndWhatIsNotFiniteIsNan) {
+TEST_F(WatchWandb, WaitsForCompleteLinesAndLogsNonFiniteNumbersAsNan) {
   const auto line = [](int step, const char* loss, const char* more) {
     return fmt::format(
         R"({{"kind":"train","step":{},"loss":{},"mfu":null,"skipped":"nonfinite"{}}})", step, loss,
@@ -217,11 +218,11 @@ TEST_F(WatchWandb, HalfALineWaitsAndWhatIsNotFiniteIsNan) {
   EXPECT_THAT(calls("log"), ElementsAre(json({{"step", 2}, {"train/loss", 3}})));
 }
 
-TEST_F(WatchWandb, SaysInOneLineWhatIsMissing) {
+TEST_F(WatchWandb, ReportsMissingFilesInOneLine) {
   const Outcome no_run = watch("nowhere");
   EXPECT_EQ(no_run.code, 1);
   EXPECT_EQ(no_run.err, "watch_wandb.py: " + path("nowhere").string() +
-                            ": no config.toml there: give the directory of a run\n");
+                            ": contains no config.toml: give the directory of a run\n");
   train("run");
   test::write_file(path("modules") / "wandb.py",
                    "raise ImportError(\"No module named 'wandb'\")\n");

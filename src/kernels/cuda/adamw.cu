@@ -8,8 +8,8 @@
 namespace muo::cuda {
 namespace {
 
-// Element-wise (commit_loop.h); parameters of one bucket are contiguous, so one launch serves all
-// tensors of a group. Per element, moments take 16 bytes in fp32 and 8 in bf16, plus gradient and
+// Element-wise (commit_loop.h). The parameters of a bucket are contiguous, so one launch serves all
+// tensors of a group. Moments take 16 bytes per element in fp32 and 8 in bf16, plus gradient and
 // master. Six or eight 16-byte loads per thread are in flight at once: bound by bandwidth.
 // Stochastic rounding adds some 10 integer operations per element, and 60 per thread for its keys.
 template <class T, class G, class Master, bool kStochastic>

@@ -14,8 +14,9 @@ using Key = unsigned long long;  // a type that shuffles support
 
 constexpr int kMaxThreads = 512;
 
-// Larger numbers have larger keys, and among equal numbers the first column has the largest. NaN
-// has key 0, below that of every number. Negative zero becomes positive, as zeros are equal.
+// Larger numbers have larger keys; among equal numbers, the first column has the largest key. NaN
+// has key 0, which is below the key of every number. Negative zero counts as positive zero, because
+// the two compare equal.
 __device__ __forceinline__ Key key_of(float x, std::int64_t column) {
   if (isnan(x)) return 0;
   const std::uint32_t bits = __float_as_uint(x + 0.0F);
@@ -30,7 +31,7 @@ __device__ __forceinline__ Key warp_largest(Key x) {
   return x;
 }
 
-// One block per row; a thread takes every blockDim.x-th access of it. Reads sizeof(T) bytes per
+// One block per row; each thread reads every blockDim.x-th vector of it. Reads sizeof(T) bytes per
 // element, bound by bandwidth.
 template <class T, int N>
 __global__ void __launch_bounds__(kMaxThreads)

@@ -7,7 +7,7 @@
 #include "kernels/operation.h"
 #include "runtime/cuda/launch.h"
 
-// Calls the implementation that kernels/attention_choice.h chooses, for calls and for plans.
+// Calls the implementation that kernels/attention_choice.h chooses, both for calls and for plans.
 namespace muo::cuda {
 namespace {
 
@@ -29,7 +29,7 @@ AttentionChoice choose(AttentionSize size, AttentionDirection direction,
   return wrong.empty() ? first : choose([&] { return LibraryAttention{.why_not = wrong}; });
 }
 
-// Calls the kernels that are chosen for these arguments.
+// Calls the kernels that were chosen for these arguments.
 template <class Args>
 void run_chosen(NativeStream stream, const Args& args, AttentionDirection direction,
                 void (*library)(NativeStream, const Args&),

@@ -23,17 +23,18 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kPart = 1024;  // consecutive elements that are compared together
 
-// Bounds of the root mean square difference over a part: relative to the root mean square of the
-// values, plus absolute.
+// Bounds the root mean square of the difference over a part: `relative` times the root mean square
+// of the values, plus `absolute`.
 struct Tolerance {
   float relative, absolute;
 };
-// Probabilities, gradients of scores and results are rounded to bf16, each by at most 2^-9 of
-// itself and independently: two implementations differ by 0.0032 in the worst part of rows of
-// 2,048, while one key more or less in a window of n keys makes sqrt(1/n). Gradients that cancel,
-// e.g. if a query sees itself only, are the rounding errors of fp32 sums of values below 1.
+// Probabilities, gradients of scores and results are rounded to bf16, each independently and with a
+// relative error of at most 2^-9. Two implementations then differ by 0.0032 in the worst part of
+// rows of 2,048, while one key more or less in a window of n keys makes a difference of sqrt(1/n).
+// Gradients that cancel, e.g. because a query sees only itself, consist of the rounding errors of
+// fp32 sums of values below 1.
 constexpr Tolerance kOfBF16{.relative = 0x1p-6F, .absolute = 0x1p-20F};
-// The error of a score; one key more or less in n makes 1/n.
+// Bounds the error of a score; one key more or less among n makes a difference of 1/n.
 constexpr Tolerance kOfLse{.relative = 0.0F, .absolute = 0x1p-12F};
 
 // Adds to *mismatches the number of parts in which x and y differ by more than `tolerance`.
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0 && !(distance <= allowed)) atomicAdd(mismatches, 1U);
 }
 
-// The stream context that cudnn_attention looks up, for a temporary stream.
+// A stream context for a temporary stream, registered so that cudnn_attention finds it.
 class Context {
  public:
   explicit Context(NativeStream stream) : stream_(stream) {
@@ -76,7 +77,7 @@ class Context {
   NativeStream stream_;
 };
 
-// Allocates `bytes`; empty if so much is not free.
+// Allocates `bytes`; returns null if there is not enough free memory.
 DeviceMemory memory_of(std::int64_t bytes) {
   void* data = nullptr;
   const cudaError_t error = cudaMalloc(&data, static_cast<std::size_t>(bytes));
@@ -102,7 +103,7 @@ class Layout {
   std::int64_t bytes_ = 0;
 };
 
-// The same call for own kernels and for cuDNN's, with different outputs.
+// The same call for the project's kernels and for cuDNN's, with different outputs.
 struct Calls {
   Tensor mismatches;
   AttentionArgs own, cudnn;
@@ -149,8 +150,8 @@ struct Calls {
   }
 };
 
-// Reduces the number of rows, then their length, so that a comparison takes some tenths of a
-// second.
+// Reduces the number of rows, then their length, so that a comparison takes no more than some
+// tenths of a second.
 AttentionSize affordable(AttentionSize size) {
   const auto flops = [&] {
     return 4 * size.b * size.heads * size.h * size.t * (std::min(size.t - 1, size.window) + 1);
@@ -174,22 +175,22 @@ std::string compare(const AttentionSize& asked, AttentionDirection direction) {
   const DeviceMemory memory = memory_of(counted.bytes());
   if (!memory) {
     std::fprintf(stderr,
-                 "cuDNN's attention is not compared with own kernels: %lld bytes of GPU "
-                 "memory are not free\n",
+                 "cuDNN's attention is not checked against the portable kernels: %lld bytes of GPU "
+                 "memory are needed, but not free\n",
                  static_cast<long long>(counted.bytes()));
     return {};
   }
   const OwnStream own = make_own_stream();
   const NativeStream stream = own.get();
   const Context context(stream);
-  MUO_CUDA_CHECK(  // results that a kernel does not write stay NaN
+  MUO_CUDA_CHECK(  // results that a kernel does not write remain NaN
       cudaMemsetAsync(memory.get(), 0xFF, static_cast<std::size_t>(counted.bytes()), stream));
   Layout there(memory.get());
   const Calls calls(size, direction, library.workspace, there);
   const auto values = [&](const Tensor& x, std::uint32_t seed, float step = 1.0F / 256.0F) {
     fill(stream, x.as<BF16>(), x.numel(), seed, step);
   };
-  // Gives scores a standard deviation of 1; that of k's elements is 1 / sqrt(12).
+  // Scales q such that scores have a standard deviation of 1; elements of k have 1 / sqrt(12).
   const float spread = std::fabs(size.scale) * std::sqrt(static_cast<float>(size.h)) / 12.0F;
   values(calls.own.q, 1, (spread > 0.0F ? 1.0F / spread : 1.0F) / 256.0F);
   values(calls.own.k, 2);
@@ -247,7 +248,7 @@ std::string cudnn_attention_is_wrong(const AttentionSize& size, AttentionDirecti
       found->second = error.what();
     }
     if (!found->second.empty())
-      std::fprintf(stderr, "attention, window %lld: cuDNN's is not used: %s\n",
+      std::fprintf(stderr, "attention, window %lld: cuDNN is not used: %s\n",
                    static_cast<long long>(size.window), found->second.c_str());
   }
   return found->second;

@@ -17,8 +17,8 @@ constexpr int kThreads = 256;
 constexpr int kPerThread = 8;
 
 // Grid-stride. If `squares` fits into fp32, as it nearly always does, bound by the latency of a
-// launch; else it reads sizeof(T) bytes per element. `found` is a positive fp64, whose bits order
-// as its value does, so the maximum does not depend on the order of threads.
+// launch; else reads sizeof(T) bytes per element. `found` is a non-negative fp64, whose bits have
+// the same order as its values, so the maximum does not depend on the order of threads.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     note_nonfinite_kernel(double* found, const T* x, const double* squares, std::int64_t count,

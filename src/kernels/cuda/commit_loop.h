@@ -24,8 +24,8 @@ struct ThreadSquares {
   }
 };
 
-// out[kUpdateSquares] <- the sums over the threads of a block, in a fixed order. The whole block
-// calls it.
+// out[kUpdateSquares] <- the sums over the threads of a block, in a fixed order. All threads of the
+// block must call it.
 __device__ __forceinline__ void write_squares(double* out, const ThreadSquares& mine) {
   constexpr int kWarps = kCommitThreads / 32;
   __shared__ double of_warps[kUpdateSquares][kWarps];
@@ -42,12 +42,13 @@ __device__ __forceinline__ void write_squares(double* out, const ThreadSquares& 
   out[threadIdx.x] = total;
 }
 
-// The loop of commits, element-wise: block (p, q) takes part p of piece q of `piece` elements.
-// `Body` has
+// The element-wise loop of commits: block (p, q) processes part p of piece q, which has `piece`
+// elements. `Body` has
 //   load<N>(i) -> the inputs of elements [i, i + N);
-//   finish<N>(i, inputs, squares): computes and stores them; `squares.add` for each weight.
-// With N = 8 every thread has one pack, whose loads are in flight together; with N = 1 it has eight
-// elements, one after the other, and bounds the registers, as ptxas would spill otherwise.
+//   finish<N>(i, inputs, squares): computes and stores them; calls `squares.add` for each weight.
+// With N = 8, every thread processes one pack, whose loads are in flight together. With N = 1 it
+// processes eight elements one after the other, and the kernel bounds its registers because ptxas
+// would spill otherwise.
 template <int N, class Body>
 __global__ void __launch_bounds__(kCommitThreads, N == 1 ? 4 : 0)
     commit_kernel(Body body, std::int64_t piece, double* squares) {
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(kCommitThreads, N == 1 ? 4 : 0)
   for (; i + N <= end; i += kCommitThreads * N)
     body.template finish<N>(base + i, body.template load<N>(base + i), sums);
   if constexpr (N > 1) {
-    for (; i < end; ++i)  // the remainder of the last part, in one thread
+    for (; i < end; ++i)  // the remainder of the last part, processed by one thread
       body.template finish<1>(base + i, body.template load<1>(base + i), sums);
   }
   if (squares != nullptr)
@@ -68,8 +69,8 @@ __global__ void __launch_bounds__(kCommitThreads, N == 1 ? 4 : 0)
                   sums);
 }
 
-// `squares`: (pieces, parts, 3), or absent. `addresses`: of the body's tensors of `n` elements;
-// null for absent ones.
+// `squares` is (pieces, parts, 3), or absent. `addresses` are those of the body's tensors of `n`
+// elements; null for absent ones.
 template <class Body>
 void launch_commit(NativeStream stream, const Body& body, std::int64_t n, const Tensor& squares,
                    std::initializer_list<const void*> addresses) {

@@ -18,10 +18,10 @@ MUO_SHARED_MEMORY
 constexpr int kMaxThreads = 512;
 constexpr int kPack = kWidth<BF16>;  // columns that a thread processes at once, for every type
 constexpr int kHeld = 8;             // packs that a thread keeps in registers: 32768 columns
-constexpr int kMaxRows = 16;         // per block: many hide its first read, few balance the load
+constexpr int kMaxRows = 16;         // per block: more rows hide the first read, fewer balance load
 
-// Up to this softcap the cap itself is the softmax' shift: no value exceeds it, and exp(-2 cap) is
-// still a normal number. With a larger one the shift is the largest value.
+// Up to this softcap, the cap itself is the softmax's shift: no value exceeds it, and exp(-2 cap)
+// is still a normal number. With a larger cap, the shift is the largest value.
 constexpr float kMaxCapShift = 43.0F;
 
 constexpr float kLog2e = 1.44269504F;
@@ -30,9 +30,9 @@ struct Problem {
   float* losses;
   const std::int32_t* targets;
   int n, vocab, padded;
-  float softcap, gradient_scale;
-  bool write_gradient;
-  int each = 0, more = 0;  // a block has `each` rows, the first `more` blocks one more
+  float softcap;
+  const float* gradient_scale;  // null: losses only
+  int each = 0, more = 0;       // a block has `each` rows, the first `more` blocks one more
 };
 
 // kPack consecutive elements in their storage format, in accesses of 16 bytes.
@@ -93,26 +93,31 @@ __device__ __forceinline__ float exp_of_difference(float a, float b) {
   return exp2_approximate((a - b) * kLog2e);
 }
 
-// Softmax classes hold constants common to all rows. A Row is a thread's partial result for one
-// row; finish(), which the whole block calls, replaces it with the block's result. add() takes
-// logits (only the first `count` unless kWhole), and returns the values to keep, from which
-// gradient() computes the gradient.
+// Softmax classes hold constants that are common to all rows. A Row is a thread's partial result
+// for one row; finish(), which the whole block calls, replaces it with the block's result. add()
+// takes logits (only the first `count` of them unless kWhole) and returns the values to keep, from
+// which gradient() computes the gradient.
 
-// 0 < cap <= kMaxCapShift. With r = 1 / (1 + exp(2 x / cap)), tanh(x / cap) = 1 - 2 r, so
-// z - cap = -2 cap r and 1 - (z / cap)^2 = 4 (r - r^2): two exponentials and a reciprocal per
-// logit. The gradient is the kept exp(z - cap) (r - r^2), times a factor of the row.
+// For 0 < cap <= kMaxCapShift. With r = 1 / (1 + exp(2 x / cap)), tanh(x / cap) = 1 - 2 r, hence z
+// - cap = -2 cap r and 1 - (z / cap)^2 = 4 (r - r^2): two exponentials and a reciprocal per logit.
+// The gradient is the kept exp(z - cap) (r - r^2) times a factor of the row.
 struct BoundedSoftmax {
   struct Row {
     float sum = 0.0F;
     float scale = 0.0F;
   };
-  float to_r, to_exponent, double_cap, gradient_scale;
+  float to_r, to_exponent, double_cap;
+  const float* gradient_scale;
 
   explicit BoundedSoftmax(const Problem& p)
       : to_r(2.0F * kLog2e / p.softcap),
         to_exponent(-2.0F * kLog2e * p.softcap),
         double_cap(2.0F * p.softcap),
-        gradient_scale(4.0F * p.gradient_scale) {}
+        gradient_scale(p.gradient_scale) {}
+
+  __device__ __forceinline__ float gradient_factor() const {
+    return gradient_scale == nullptr ? 0.0F : 4.0F * *gradient_scale;
+  }
 
   __device__ __forceinline__ float mark(float x) const {
     return reciprocal_approximate(1.0F + exp2_approximate(x * to_r));
@@ -133,7 +138,7 @@ struct BoundedSoftmax {
   }
   __device__ __forceinline__ void finish(Row& row) const {
     row.sum = static_cast<float>(block_sum(static_cast<double>(row.sum)));
-    row.scale = gradient_scale / row.sum;
+    row.scale = gradient_factor() / row.sum;
   }
   __device__ __forceinline__ float loss(const Row& row, float r) const {
     return fmaf(double_cap, r, logf(row.sum));
@@ -142,25 +147,29 @@ struct BoundedSoftmax {
     return row.scale * value;
   }
   __device__ __forceinline__ float gradient_at_target(const Row& row, float r) const {
-    return (row.scale * exponential(r) - gradient_scale) * fmaf(-r, r, r);
+    return (row.scale * exponential(r) - gradient_factor()) * fmaf(-r, r, r);
   }
 };
 
-// Any cap or none (0). z is kept; the shift is the largest z so far, and the sum is scaled down
-// when a larger one occurs.
+// For any cap, or none (0). z is kept; the shift is the largest z so far, and the sum is scaled
+// down when a larger one occurs.
 struct OnlineSoftmax {
   struct Row {
-    float most = -FLT_MAX;  // not -infinity, as two of these are subtracted
+    float most = -FLT_MAX;  // not -infinity, because two of these are subtracted
     float sum = 0.0F;
     float scale = 0.0F;
   };
-  float cap, inverse_cap, gradient_scale;
+  float cap, inverse_cap;
+  const float* gradient_scale;
 
   explicit OnlineSoftmax(const Problem& p)
       : cap(p.softcap),
         inverse_cap(p.softcap > 0.0F ? 1.0F / p.softcap : 0.0F),
         gradient_scale(p.gradient_scale) {}
 
+  __device__ __forceinline__ float gradient_factor() const {
+    return gradient_scale == nullptr ? 0.0F : *gradient_scale;
+  }
   __device__ __forceinline__ float mark(float x) const {
     return cap > 0.0F ? cap * tanhf(x * inverse_cap) : x;
   }
@@ -185,7 +194,7 @@ struct OnlineSoftmax {
       row.sum += exp_of_difference(x.v[j], row.most);
     return x;
   }
-  // Reduces maximum and sum together, with two barriers.
+  // Reduces maximum and sum together, with two barriers in total.
   __device__ __forceinline__ void finish(Row& row) const {
     __shared__ float max_of_warps[32];
     __shared__ double sum_of_warps[32];
@@ -203,7 +212,7 @@ struct OnlineSoftmax {
     row.most = warp_max(most);
     row.sum =
         static_cast<float>(warp_sum(sum * static_cast<double>(exp_of_difference(most, row.most))));
-    row.scale = gradient_scale / row.sum;
+    row.scale = gradient_factor() / row.sum;
     __syncthreads();
   }
   __device__ __forceinline__ float loss(const Row& row, float z) const {
@@ -217,7 +226,7 @@ struct OnlineSoftmax {
     return row.scale * exp_of_difference(z, row.most) * slope(z);
   }
   __device__ __forceinline__ float gradient_at_target(const Row& row, float z) const {
-    return fmaf(-gradient_scale, slope(z), gradient(row, z));
+    return fmaf(-gradient_factor(), slope(z), gradient(row, z));
   }
 };
 
@@ -236,7 +245,7 @@ struct Summed {
   float at_target;  // gradient at the target
 };
 
-// The whole block calls it, before any of it writes the row.
+// All threads of the block must call it before any of them writes the row.
 template <class Softmax, class T>
 __device__ __forceinline__ Summed<Softmax> finish_row(const Softmax& softmax,
                                                       typename Softmax::Row sums, const T* x,
@@ -273,21 +282,21 @@ __device__ __forceinline__ void put_gradient(T* row, int column, Pack<kPack> kep
 template <bool kAligned, class T>
 __device__ __forceinline__ void write_ignored_row(T* row, float& loss, const Problem& p) {
   if (threadIdx.x == 0) loss = 0.0F;
-  if (!p.write_gradient) return;
+  if (p.gradient_scale == nullptr) return;
   for (int column = static_cast<int>(threadIdx.x) * kPack; column < p.padded;
        column += static_cast<int>(blockDim.x) * kPack)
     store_pack<kAligned>(row, column, Pack<kPack>{}, p.padded);
 }
 
-// One block processes up to kMaxRows consecutive rows, one after the other; a thread takes every
+// Each block processes up to kMaxRows consecutive rows, one after the other; a thread takes every
 // blockDim.x-th pack of a row. A row is read once and written once: 2 sizeof(T) bytes per element.
-// The values kept for its gradient stay in registers, those of packs from kHeld on in shared
-// memory. When a thread has read a pack from shared memory, it starts the copy of the same pack of
-// the next row, so that reads continue while a row's sums are reduced; only that thread reads the
-// pack, so this needs no barrier. A row's gradient is written pack by pack while the next row's
-// logits are processed, so that stores overlap with the special function unit. That unit does 16
-// operations per clock, and a logit takes three with a cap, else two: on an H100, two thirds of the
-// time of reading and writing bf16, so the kernel is bound by bandwidth.
+// The values kept for the gradient stay in registers, except those of packs from kHeld on, which
+// stay in shared memory. After a thread has read a pack from shared memory, it starts to copy the
+// same pack of the next row, so reads continue while the sums of a row are reduced. No barrier is
+// needed, because no other thread reads that pack. The gradient of a row is written pack by pack
+// while the next row's logits are processed, so stores overlap with the special function unit. That
+// unit performs 16 operations per clock, and a logit takes three with a cap, else two: on an H100,
+// two thirds of the time that reading and writing bf16 takes, so the kernel is bound by bandwidth.
 template <class T, class Softmax>
 __global__ void __launch_bounds__(kMaxThreads, 1)
     cross_entropy_kernel(T* logits, const Problem p, const Softmax softmax) {
@@ -302,7 +311,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   const int end = begin + p.each + (block < p.more ? 1 : 0);
 
   const auto row_at = [&](int row) { return logits + std::int64_t{row} * p.padded; };
-  // The first row from `row` on that has a target; finishes the rows before it.
+  // Returns the first row from `row` on that has a target; finishes the rows before it.
   const auto skip = [&](int row) {
     for (; row < end && p.targets[row] == -1; ++row)
       write_ignored_row<true>(row_at(row), p.losses[row], p);
@@ -323,7 +332,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
   }
   Pack<kPack> held[kHeld];
   Summed<Softmax> summed{};
-  int unwritten = -1;  // the row of `summed`, whose values are kept
+  int unwritten = -1;  // the row of `summed` whose values are kept
   for (;;) {
     const int next = skip(row + 1);
     typename Softmax::Row sums;
@@ -355,15 +364,15 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
       at[0] = make_float4(values.v[0], values.v[1], values.v[2], values.v[3]);
       at[threads] = make_float4(values.v[4], values.v[5], values.v[6], values.v[7]);
     }
-    if (row >= end) return;  // this turn only wrote the last row's gradients
+    if (row >= end) return;  // this iteration only wrote the last row's gradients
     summed = finish_row(softmax, sums, row_at(row), row, p);
-    if (p.write_gradient) unwritten = row;
+    if (p.gradient_scale != nullptr) unwritten = row;
     row = next;
   }
 }
 
-// For rows with unaligned lengths or addresses, and those for which shared memory is too small: one
-// block per row. Rows are read twice, and their values computed twice.
+// For rows whose lengths or addresses are unaligned, and for rows that shared memory is too small
+// for: one block per row. Rows are read twice, and their values computed twice.
 template <class T, class Softmax, bool kAligned>
 __global__ void __launch_bounds__(kMaxThreads, 2)
     cross_entropy_twice_kernel(T* logits, const Problem p, const Softmax softmax) {
@@ -379,15 +388,15 @@ __global__ void __launch_bounds__(kMaxThreads, 2)
   for (int column = first; column < p.vocab; column += stride)
     take(sums, column);
   const Summed<Softmax> summed = finish_row(softmax, sums, x, row, p);
-  if (!p.write_gradient) return;
+  if (p.gradient_scale == nullptr) return;
   for (int column = first; column < p.padded; column += stride) {
     typename Softmax::Row again;  // not used
     put_gradient<kAligned>(x, column, take(again, column), softmax, summed, p);
   }
 }
 
-// The number of blocks that balances the load of all multiprocessors, with at most kMaxRows rows
-// per block.
+// Returns the number of blocks that balances the load of all multiprocessors, with at most
+// kMaxRows rows per block.
 unsigned blocks_of_rows(NativeStream stream, int n) {
   int multiprocessors = 0;
   MUO_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
@@ -433,8 +442,7 @@ void cross_entropy(NativeStream stream, const CrossEntropyArgs& args) {
                   .vocab = static_cast<int>(args.vocab),
                   .padded = static_cast<int>(padded),
                   .softcap = args.softcap,
-                  .gradient_scale = args.gradient_scale,
-                  .write_gradient = args.write_gradient};
+                  .gradient_scale = data_or_null<float>(args.gradient_scale)};
   dispatch(args.logits.dtype, [&]<class T>() {
     if (p.softcap > 0.0F && p.softcap <= kMaxCapShift)
       launch_cross_entropy<T, BoundedSoftmax>(stream, args.logits.as<T>(), p);
@@ -443,8 +451,8 @@ void cross_entropy(NativeStream stream, const CrossEntropyArgs& args) {
   });
 }
 
-// Element-wise (elementwise.h), for sampling: 2 sizeof(T) bytes per element; tanhf's 20 or so
-// instructions take about as long.
+// Element-wise (elementwise.h), for sampling: 2 sizeof(T) bytes per element. The 20 or so
+// instructions of tanhf take about as long.
 struct SoftCap {
   static constexpr int kPacks = 2;
   float cap, inverse_cap;

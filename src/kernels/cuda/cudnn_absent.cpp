@@ -1,4 +1,4 @@
-// For builds without cuDNN, where its headers or those of its frontend were not found.
+// For builds without cuDNN, i.e. if its headers or those of its frontend were not found.
 #ifndef MUO_CUDNN
 
 #  include "base/check.h"

@@ -28,7 +28,7 @@
 #  include "runtime/cuda/stream_context.h"
 
 namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr;  // the frontend looks cuDNN's functions up in it
+void* cudnn_dlhandle = nullptr;  // the frontend looks up cuDNN's functions in it
 }  // namespace cudnn_frontend
 
 namespace muo::cuda {
@@ -38,8 +38,8 @@ namespace fe = cudnn_frontend;
 using fe::graph::Graph;
 using fe::graph::Tensor_attributes;
 
-// Set when the plug-in is loaded, before there are threads: by default the frontend uses the oldest
-// of several CUDA runtimes on the library path.
+// Set when the plug-in is loaded, before there are threads. By default, the frontend uses the
+// oldest of several CUDA runtimes on the library path.
 const int kRuntimeChosen =
     setenv("CUDNN_FRONTEND_CUDART_LIB_NAME",  // NOLINT(concurrency-mt-unsafe)
            concat("libcudart.so.", CUDART_VERSION / 1000).c_str(), 0);
@@ -47,8 +47,8 @@ const int kRuntimeChosen =
 // Identifiers of a plan's tensors.
 enum Uid : std::int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv };
 
-// cuDNN's order of dimensions is (b, heads, t, h), with any strides; our layout is (b, t, heads,
-// h).
+// cuDNN's order of dimensions is (b, heads, t, h), with arbitrary strides; ours is
+// (b, t, heads, h).
 Tensor_attributes described(Uid uid, const AttentionProblem& p, std::int64_t heads) {
   return Tensor_attributes()
       .set_uid(uid)
@@ -56,8 +56,8 @@ Tensor_attributes described(Uid uid, const AttentionProblem& p, std::int64_t hea
       .set_stride({p.t * heads * p.h, p.h, heads * p.h, 1})
       .set_data_type(fe::DataType_t::BFLOAT16);
 }
-// The statistics of generate_stats, with the convention of kernels/attention.h. They must be packed
-// for backward passes before cuDNN 9.26.
+// The output of generate_stats, with the convention of kernels/attention.h. Before version 9.26,
+// backward passes of cuDNN require it to be packed.
 Tensor_attributes described_lse(const AttentionProblem& p) {
   return Tensor_attributes()
       .set_uid(kLse)
@@ -74,9 +74,9 @@ void make_output(const std::shared_ptr<Tensor_attributes>& tensor, const Tensor_
 }
 
 // Key j is visible to query i iff 0 <= i - j <= window. The right bound 0 hides j > i. The left
-// bound L keeps what satisfies j + L > i (sliding_window_mask in the frontend's
-// utils/attn_score_modifiers.h), that is i - j < L: L counts the query's own key, L = window + 1.
-// With as many queries as keys, the alignment of the diagonal makes no difference.
+// bound L keeps keys with j + L > i (sliding_window_mask in the frontend's
+// utils/attn_score_modifiers.h), i.e. i - j < L. L thus includes the query's own key: L = window +
+// 1. With as many queries as keys, the alignment of the diagonal makes no difference.
 template <class Attributes>
 Attributes masked(const AttentionProblem& p) {
   Attributes out;
@@ -92,14 +92,14 @@ struct Variant {
   bool deterministic;
 };
 
-// Makes the graph for GPUs of this compute capability (90 for 9.0).
+// Builds the graph for GPUs of this compute capability (90 for 9.0).
 std::shared_ptr<Graph> make_graph(const AttentionProblem& p, const Variant& variant,
                                   int capability) {
   auto graph = std::make_shared<Graph>();
   graph->set_io_data_type(fe::DataType_t::BFLOAT16)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
-  graph->set_sm_version(capability);  // first, as nodes copy it when they are added
+  graph->set_sm_version(capability);  // first, because nodes copy it when they are added
   const auto q = graph->tensor(described(kQ, p, p.heads).set_name("q"));
   const auto k = graph->tensor(described(kK, p, p.kv_heads).set_name("k"));
   const auto v = graph->tensor(described(kV, p, p.kv_heads).set_name("v"));
@@ -123,7 +123,7 @@ std::shared_ptr<Graph> make_graph(const AttentionProblem& p, const Variant& vari
   return graph;
 }
 
-// Throw Error with the message of the frontend or of cuDNN.
+// Throws Error with the message of the frontend or of cuDNN.
 void require(fe::error_t status) {
   if (status.is_bad()) throw Error(status.get_message());
 }
@@ -145,8 +145,8 @@ struct Plan {
   std::string why_not;
 };
 
-// `build` makes a graph's execution plan: the heuristic's first that works, which depends on
-// library, GPU and problem only.
+// `build` makes a graph's execution plan: the first one proposed by the heuristic that works. It
+// depends only on the library, the GPU and the problem.
 template <class Build>
 Plan make_plan(const AttentionProblem& p, const Variant& variant, const Build& build) {
   Plan plan;
@@ -176,7 +176,7 @@ Plan make_plan_here(const AttentionProblem& p, const Variant& variant, int devic
   });
 }
 
-// Plans of all devices. Each plan is made once; different devices make theirs concurrently.
+// The plans of all devices. Each plan is made once; different devices make theirs concurrently.
 const Plan& plan_of(const AttentionProblem& p, const Variant& variant, int device) {
   struct Entry {
     std::once_flag once;
@@ -246,7 +246,7 @@ LibraryAttention cudnn_attention_support(const AttentionProblem& problem,
   if (!cudnn_missing().empty()) return {.why_not = cudnn_missing()};
   int device = 0;
   if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess)
-    return {.why_not = concat("cuDNN has no GPU here: ", cudaGetErrorString(error))};
+    return {.why_not = concat("cuDNN cannot use a GPU: ", cudaGetErrorString(error))};
   const Plan& plan = plan_of(problem, {direction, deterministic}, device);
   return {.why_not = plan.why_not, .workspace = plan.workspace};
 }

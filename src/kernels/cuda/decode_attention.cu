@@ -21,11 +21,11 @@ constexpr float kLog2E = 1.44269504088896340736F;
 struct Problem {
   std::int64_t capacity, stride, window;  // stride: elements between consecutive positions
   int heads, group, h, chunks;
-  float scale;                 // for exponents of 2
-  const std::int32_t* starts;  // of each row's document, or null
+  float scale;                 // for exponents for base 2
+  const std::int32_t* starts;  // document start of each row, or null
 
   // Index of a chunk's partial result for a head: the values weighted by the chunk's probabilities
-  // relative to its maximum, then that maximum and the sum of the probabilities.
+  // relative to its maximum, followed by that maximum and the sum of the probabilities.
   __device__ __forceinline__ std::int64_t partial(int row, int head, int chunk) const {
     return ((std::int64_t{row} * heads + head) * chunks + chunk) * (h + 2);
   }
@@ -47,9 +47,9 @@ struct Problem {
 };
 
 // One block per chunk of kChunk keys, head and row; blocks of chunks that the query does not see
-// return at once. kLanes adjacent lanes share a key: each has N consecutive elements at every
-// kLanes N-th element. Reads keys and values once: 2 sizeof(T) bytes for 2 multiply-adds, bound by
-// memory; heads of a group share theirs in L2.
+// return at once. kLanes adjacent lanes share a key; each lane reads N consecutive elements out of
+// every kLanes * N. Reads keys and values once: 2 sizeof(T) bytes for 2 multiply-adds, bound by
+// memory; the heads of a group share keys and values in L2.
 template <class T, int N, int kLanes>
 __global__ void __launch_bounds__(kThreads, 4)
     decode_attention_kernel(float* __restrict__ partials, const T* __restrict__ q,
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const std::int64_t first = p.first_key(position, row);
   const std::int64_t begin = max(std::int64_t{chunk} * kChunk, first);
   const std::int64_t end = min(std::int64_t{chunk + 1} * kChunk, position + 1);
-  if (begin >= end) return;  // the whole block
+  if (begin >= end) return;  // uniform across the block
   const int count = static_cast<int>(end - begin);
 
   const int team = static_cast<int>(threadIdx.x) / kLanes;

@@ -6,8 +6,8 @@
 namespace muo::cuda {
 namespace {
 
-// One warp per row, 32 tokens at a time: a lane's start is the last document token in its own or a
-// lower lane, else the start carried over from the tokens before. Reads and writes 4 bytes per
+// One warp per row, 32 tokens at a time. The start for a lane is the last document token in its own
+// or a lower lane, or else the start carried over from earlier tokens. Reads and writes 4 bytes per
 // token; bound by the latency of a row's loads.
 __global__ void __launch_bounds__(kRowThreads)
     document_starts_kernel(std::int32_t* __restrict__ starts,

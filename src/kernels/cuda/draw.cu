@@ -16,8 +16,8 @@ struct Floats {
   }
 };
 
-// Element-wise (elementwise.h): 4 bytes per element, but 20 32-bit products for Philox, and some 40
-// operations in double for a normal number: bound by arithmetic.
+// Element-wise (elementwise.h): 4 bytes per element, but 20 32-bit products for Philox and, for a
+// normal number, some 40 operations in double: bound by arithmetic.
 template <Kind kKind, class Values>
 struct Draw {
   static constexpr int kPacks = 1;

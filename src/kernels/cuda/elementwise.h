@@ -42,17 +42,16 @@ __device__ __forceinline__ float lerp(float a, float b, float weight) {
   return weight < 0.5F ? fmaf(weight, b - a, a) : fmaf(weight - 1.0F, b - a, b);
 }
 
-// The type, among those of two tensors that share one loop, of which more elements fit into a
-// 16-byte access.
+// For a loop over tensors of two types: the type of which more elements fit into a 16-byte access.
 template <class A, class B>
 using Narrower = std::conditional_t<(sizeof(A) < sizeof(B)), A, B>;
 
 inline constexpr int kElementwiseThreads = 256;
 
 // The loop of element-wise operations. A block processes kElementwiseThreads * Body::kPacks packs
-// of N elements, a thread every kElementwiseThreads-th of them: first all loads, then the rest, so
-// that an in-place operation does not wait for one load before it issues the next. The remaining
-// elements, fewer than N, are processed one by one. `Body` has
+// of N elements; each thread processes every kElementwiseThreads-th of them. It issues all loads
+// before any store, so that an in-place operation does not wait for one load before it issues the
+// next. The remaining elements, fewer than N, are processed one by one. `Body` has
 //   load<N>(i) -> the inputs of elements [i, i + N);   finish<N>(i, inputs): computes and stores;
 //   kPacks: chosen so that some 64 bytes per thread are in flight, to hide the latency of memory.
 template <int N, class Body>
@@ -75,8 +74,8 @@ __global__ void __launch_bounds__(kElementwiseThreads)
       body.template finish<1>(i, body.template load<1>(i));
 }
 
-// T is the narrowest type of the body's tensors; `addresses` are theirs, null for absent ones. A
-// pack is one 16-byte access of T if all addresses are aligned to that.
+// T is the narrowest type of the body's tensors; `addresses` are those of the tensors, null for
+// absent ones. A pack is one 16-byte access of T if all addresses are aligned accordingly.
 template <class T, class Body>
 void launch_elementwise(NativeStream stream, const Body& body, std::int64_t n,
                         std::initializer_list<const void*> addresses) {
@@ -87,8 +86,8 @@ void launch_elementwise(NativeStream stream, const Body& body, std::int64_t n,
   });
 }
 
-// to[i] = f(from[0][i]) or f(from[0][i], from[1][i]), in fp32. `F` is plain data with that device
-// function and kPacks.
+// to[i] = f(from[0][i]) or f(from[0][i], from[1][i]), in fp32. `F` is plain data with kPacks and
+// that function as a device function.
 template <class F, class To, class From, int kInputs>
 struct Map {
   static constexpr int kPacks = F::kPacks;

@@ -54,18 +54,19 @@ void embedding(NativeStream stream, const EmbeddingArgs& args) {
 
 // ---- group_tokens, embedding_backward -----------------------------------------------------------
 
-// The tokens of a vocabulary are dealt to bins round-robin, as frequent ones are adjacent (bytes,
-// the first merges). Positions of tokens are sorted into the bins, once for all tables that they
-// index; then a block adds the rows of dy of one bin and one slab of columns to sums in shared
-// memory: every sum runs in the order of the positions, as on the host, without atomic operations.
+// Tokens of the vocabulary are assigned to bins round-robin, because frequent ones are adjacent
+// (bytes, the first merges). Positions are sorted into the bins of their tokens, once for all
+// tables that the tokens index. Then each block adds the rows of dy of one bin, for one slab of
+// columns, to sums in shared memory. Every sum runs in the order of the positions, as on the host,
+// without atomic operations.
 //
 // Cost, for n tokens, c columns and b bins: dy is read once and dtable written once (and read
-// before, if it accumulates); sorting reads 8 n b bytes, from L2. With n = 65536, v = 32768,
-// c = 768, bf16 that is 100 + 100 MB from memory and 134 MB from L2. A frequent token is one chain
-// of additions, chunk by chunk, while other blocks work: in text, where one token in fifteen is the
-// most frequent one, 68 chunks for 65536 tokens.
+// before, if it accumulates); sorting reads 8 n b bytes, from L2. For n = 65536, v = 32768, c = 768
+// in bf16, that is 100 + 100 MB from memory and 134 MB from L2. The additions of a frequent token
+// form one sequential chain, chunk by chunk, while other blocks work: in text, where one token in
+// fifteen is the most frequent one, 68 chunks for 65536 tokens.
 
-// An entry of a bin: a token's position in the low bits, its row within the bin above them.
+// An entry of a bin: the low bits are a token's position, the bits above its row within the bin.
 constexpr int kPositionBits = 24;
 constexpr std::int64_t kMaxRows = 128;  // per bin: the range of the upper bits without the sign
 constexpr std::int64_t kBins = 256;     // unless the vocabulary needs more, or is smaller
@@ -99,8 +100,8 @@ struct Bins {
   __device__ int token_of(int bin, int row) const { return row << shift | bin; }
 };
 
-// One block per bin. It reads all tokens twice, each warp its own segment: first it counts the
-// tokens of lower bins, which gives the begin of its entries, and those of its own bin; then it
+// One block per bin. It reads all tokens twice, each warp its own segment. First it counts the
+// tokens of lower bins, which gives the beginning of its entries, and those of its own bin; then it
 // writes the entries in order.
 __global__ void __launch_bounds__(kGroupThreads, 1)
     group_tokens_kernel(std::int32_t* starts, std::int32_t* entries, const std::int32_t* tokens,
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(kGroupThreads, 1)
   }
   inside = warp_sum(inside);
   if (lane == 0) found[warp] = inside;
-  const int start = block_sum(below);  // also the barrier after writing `found`
+  const int start = block_sum(below);  // this is also the barrier after writing `found`
   const int total = warp_sum(lane < warps ? found[lane] : 0);
   if (threadIdx.x == 0) {
     starts[blockIdx.x] = start;
@@ -159,9 +160,9 @@ struct Problem {
   bool accumulate;
 };
 
-// One block per slab of columns and bin, in chunks of kStaged tokens. While each thread adds those
-// of its column and rows in order, the next chunk's rows of dy and the entries of the chunk after
-// that are being copied to shared memory. A sum stays in a register while its row repeats.
+// One block per slab of columns and bin, in chunks of kStaged tokens. While each thread adds the
+// values of its column and rows in order, the rows of dy for the next chunk and the entries of the
+// chunk after it are copied to shared memory. A sum stays in a register as long as its row repeats.
 template <class T, class G, int N, bool kScaled>
 __global__ void __launch_bounds__(kThreads, 4)
     embedding_backward_kernel(const T* __restrict__ dy, const Problem<G> p) {
@@ -256,7 +257,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   send_for(0);
   for (int chunk = 0; chunk < chunks; ++chunk) {
     copy_async_wait<0>();
-    __syncthreads();  // the chunk has arrived, and the one before has been added
+    __syncthreads();  // the chunk has arrived, and the previous one has been added
     send_for(chunk + 1);
     const std::int32_t entry = entry_of(chunk + 2);
     if (column < p.c) add(chunk);
@@ -268,7 +269,8 @@ __global__ void __launch_bounds__(kThreads, 4)
       result(r) = from_float<G>(sums[r * kColumns + lane]);
 }
 
-// Layout of `groups`: the begin of each bin's entries, and the end of all; then the entries.
+// Layout of `groups`: the beginning of each bin's entries and the end of all entries;
+// then the entries.
 void group_tokens(NativeStream stream, const GroupTokensArgs& args) {
   const std::int64_t n = args.tokens.shape[0];
   if (args.vocab == 0) return;
@@ -292,7 +294,7 @@ void embedding_backward(NativeStream stream, const EmbeddingBackwardArgs& args) 
 
   const std::int64_t groups = args.scale ? args.scale.shape[1] : 1;
   const std::int64_t width = c / groups;
-  // A slab may begin and end within a group.
+  // A slab may begin and end in the middle of a group.
   const std::int64_t groups_in_a_slab = !args.scale ? 0
                                         : kColumns % width == 0 || width % kColumns == 0
                                             ? ceil_div(kColumns, width)

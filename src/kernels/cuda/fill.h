@@ -19,7 +19,7 @@ static __global__ void __launch_bounds__(kFillThreads)
 }
 
 // Fills x with values for comparing kernels: multiples of `step` in [-128 step, 128 step), in an
-// order that matches no tile. Seeds are below 16.
+// order that does not repeat with any tile size. Seeds must be below 16.
 inline void fill(NativeStream stream, BF16* x, std::int64_t n, std::uint32_t seed,
                  float step = 1.0F / 256.0F) {
   launch(fill_kernel, blocks_for(n, kFillThreads), kFillThreads, 0, stream, x, n, seed, step);

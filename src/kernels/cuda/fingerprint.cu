@@ -27,9 +27,9 @@ __device__ __forceinline__ Hash hash(std::uint32_t bits, std::int64_t index) {
 
 __global__ void clear_kernel(Hash* out) { *out = 0; }
 
-// Grid-stride over 16-byte accesses, with one atomic integer addition per block, whose sum does not
-// depend on the order. sizeof(T) bytes per element, but two 64-bit products, some 25 instructions:
-// bound by arithmetic, especially in bf16.
+// Grid-stride over 16-byte accesses, with one atomic integer addition per block; integer sums do
+// not depend on the order. sizeof(T) bytes per element, but two 64-bit products, some 25
+// instructions: bound by arithmetic, especially in bf16.
 template <class T, bool kVectors>
 __global__ void __launch_bounds__(kThreads)
     fingerprint_kernel(Hash* out, const T* x, std::int64_t n) {

@@ -8,18 +8,19 @@
 #include "kernels/dispatch.h"
 #include "runtime/cuda/launch.h"
 
-// Attention by the project's own kernels, block by block without a t x t matrix (Dao 2023,
-// "FlashAttention-2"). Bits are the same on every run: no sum depends on the order of blocks.
+// Attention by the project's own kernels, computed block by block without a t x t matrix (Dao
+// 2023, "FlashAttention-2"). Results have the same bits in every run: no sum depends on the
+// order of blocks.
 namespace muo::cuda {
 
-// On tensor cores, with the requirements at kMaxTensorCoreHead (kernels/attention_choice.h); lse
-// and workspace need no alignment.
+// On tensor cores, with the requirements stated at kMaxTensorCoreHead (kernels/attention_choice.h);
+// lse and workspace need no alignment.
 void flash_attention(NativeStream stream, const AttentionArgs& args);
 void flash_attention_backward(NativeStream stream, const AttentionBackwardArgs& args);
 
 // True if the current GPU has warpgroup products.
 bool has_warpgroup_products();
-// The same gradients by warpgroup products. The workspace must begin at a multiple of 16.
+// The same gradients, by warpgroup products. The workspace must begin at a multiple of 16 bytes.
 void warpgroup_attention_backward(NativeStream stream, const AttentionBackwardArgs& args);
 
 // In fp32 arithmetic, for all arguments that the operation accepts.
@@ -50,11 +51,11 @@ struct AttentionGeometry {
   __device__ __forceinline__ std::int64_t kv_offset(Int row, Int kv_head) const {
     return row * t * kv_stride() + std::int64_t{kv_head} * h;
   }
-  // The same in a (b, heads, t) tensor.
+  // The same offset in a (b, heads, t) tensor.
   __device__ __forceinline__ std::int64_t row_offset(Int row, Int head) const {
     return (std::int64_t{row} * heads + head) * t;
   }
-  // True if the window admits the pair.
+  // Whether the window admits the pair.
   __device__ __forceinline__ bool visible(Int query, Int key) const {
     using Unsigned = std::make_unsigned_t<Int>;
     return static_cast<Unsigned>(query - key) <= static_cast<Unsigned>(window);
@@ -123,8 +124,8 @@ const std::int32_t* starts_of(const Args& args) {
   return data_or_null<std::int32_t>(args.starts);
 }
 
-// Calls body.operator()<D>() with the first of the sizes kD, kLarger... that holds heads of size h;
-// the last one must.
+// Calls body.operator()<D>() with the first of the sizes kD, kLarger... that holds heads of size h.
+// The last size must hold them.
 template <int kD, int... kLarger, class Body>
 void with_head_size(std::int64_t h, const Body& body) {
   if constexpr (sizeof...(kLarger) > 0)

@@ -1,8 +1,8 @@
 #include "kernels/cuda/flash.h"
 #include "kernels/cuda/flash_tile.h"
 
-// Both kernels compute the scores, so that every sum has one owner and one order: this costs two of
-// seven products and avoids atomics and partial sums.
+// Both kernels compute the scores, so that every sum has one owner and one order. This costs two of
+// seven products, but avoids atomics and partial sums.
 namespace muo::cuda {
 
 MUO_SHARED_MEMORY
@@ -22,8 +22,8 @@ __device__ __forceinline__ float probability(float score, float scale, float lse
 
 // ---- dk and dv ----------------------------------------------------------------------------------
 
-// Initialises sums with `factor` times a number for each column, which would be subtracted from
-// them, so that it needs no register of its own.
+// Initialises each sum with `factor` times the number of its column. The number would otherwise be
+// subtracted from the sum afterwards, and would need a register of its own.
 template <int R, int N>
 __device__ __forceinline__ void begin_at(Accumulators<R, N>& sums, const float* numbers,
                                          float factor) {
@@ -46,21 +46,22 @@ struct KeyShape {
   static constexpr int kStage = 64;    // queries that are copied at once
   static constexpr int kQueries = 32;  // queries that are computed with at once
   static constexpr int kStageBytes = 2 * kStage * Tile<D>::kRowBytes;
-  // Numbers of each query of a stage: lse, dots and, if kDocuments, its document's start. The start
-  // is stored twice, as copying it by half of the threads would take a branch and so a register.
+  // The numbers of each query of a stage: lse, dots and, if kDocuments, the start of its document.
+  // The start is stored twice, because copying it with half of the threads would take a branch, and
+  // hence a register.
   static constexpr int kNumbers = kDocuments ? 4 : 2;
   static constexpr int kShared =
       2 * kKeys * Tile<D>::kRowBytes + 2 * (kStageBytes + kNumbers * kStage * int{sizeof(float)});
 };
 
-// A block has 128 (D <= 64) or 64 keys of one key-value head, a warp 32 or 16; the first blocks,
-// whose keys are seen by most queries, start first. Tiles of 64 queries and output gradients pass
-// through shared memory in two stages, for each head of the group in turn, as far as a query sees
-// one of the keys. Everything is computed transposed, with keys along rows, so that probabilities
-// and score gradients are in the register layout of left operands for dv += P^T dO and
-// dk += dS^T Q. 8 D FLOPs per visible pair; a block reads 4 D bytes per query. Bound by the tensor
-// cores and, as a fragment is used for only one or two products, by shared memory: 80 (D <= 64: 48)
-// bytes of it per 1024 FLOPs.
+// A block has 128 (D <= 64) or 64 keys of one key-value head, a warp 32 or 16; blocks whose keys
+// are seen by most queries start first. Tiles of 64 queries and output gradients pass through
+// shared memory in two stages, for each head of the group in turn, as far as a query sees one of
+// the keys. Everything is computed transposed, with keys along rows, so that probabilities and
+// score gradients are in the register layout of left operands for dv += P^T dO and dk += dS^T Q. 8
+// D FLOPs per visible pair; a block reads 4 D bytes per query. Bound by the tensor cores and,
+// because a fragment is used for only one or two products, by shared memory, of which 1024 FLOPs
+// read 80 bytes (D <= 64: 48).
 template <int D, bool kDocuments>
 __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward p) {
   using S = KeyShape<D, kDocuments>;
@@ -88,12 +89,12 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
   const int own = flash::warp_id() * 16 * kRowTiles;
   const int low = first + own, high = low + 16 * kRowTiles - 1;
   const int begin = first / S::kStage;
-  int last = min(g.t - 1, first + S::kKeys - 1 + g.window);  // last query that sees a key
+  int last = min(g.t - 1, first + S::kKeys - 1 + g.window);  // last query that sees one of the keys
   if constexpr (kDocuments)
     last = flash::Seen<true>::of_row(g, p.starts, row)
                .last_of_document(min(first + S::kKeys, g.t) - 1, last);
   const auto fetch = [&](int step, int head, int query) {
-    int where = static_cast<int>(blockIdx.x);  // recomputes `row`, to save registers
+    int where = static_cast<int>(blockIdx.x);  // recomputes `row`, which saves registers
     compute_here(where);
     const int batch_row = where / p.blocks / kv_heads;
     flash::copy_rows<S::kStage>(stage(step, 0), p.q, g.offset(batch_row, head), g.stride(), query,
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_keys_kernel(Backward
 #pragma unroll 1
   for (int step = 0; head < heads_end; ++step) {
     copy_async_wait<0>();
-    __syncthreads();  // this tile has arrived, and the one before is no longer used
+    __syncthreads();  // this tile has arrived, and the previous one is no longer used
     const int here = first_query;
     first_query += S::kStage;
     if (first_query > last) {
@@ -181,10 +182,10 @@ struct QueryShape {
   static constexpr int kShared = kTileBytes + flash::kStartBytes<kDocuments, kQueries>;
 };
 
-// Like the forward pass: a block has 128 queries of one head, a warp 32, and tiles of 64 (D > 64:
-// 32) keys and values pass in two stages; queries and output gradients stay in shared memory.
-// 6 D FLOPs per visible pair; per query a block reads 4 D bytes per 128 keys. Bound by the tensor
-// cores.
+// Like the forward pass: a block has 128 queries of one head, a warp 32. Tiles of 64 (D > 64: 32)
+// keys and values pass through shared memory in two stages; queries and output gradients stay
+// there. 6 D FLOPs per visible pair; per query, a block reads 4 D bytes per 128 keys. Bound by
+// the tensor cores.
 template <int D, bool kDocuments>
 __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backward p) {
   using S = QueryShape<D, kDocuments>;
@@ -235,7 +236,7 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_queries_kernel(Backw
 #pragma unroll 1
   for (int tile = begin; tile < end; ++tile) {
     copy_async_wait<0>();
-    __syncthreads();  // this tile has arrived, and the one before is no longer used
+    __syncthreads();  // this tile has arrived, and the previous one is no longer used
     if (tile + 1 < end) fetch(tile + 1);
 #pragma unroll 1
     for (int offset = 0; offset < S::kStage; offset += S::kKeys) {

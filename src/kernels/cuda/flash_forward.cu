@@ -18,21 +18,22 @@ constexpr int kStage = 64;  // keys that are copied at once
 template <int D>
 constexpr int kKeys = D <= 64 ? 64 : 32;  // keys that are computed with at once
 
-// Queries, and two stages of keys and values; then the start of each query's document.
+// Queries and two stages of keys and values, followed by the start of each query's document.
 template <int D>
 constexpr int kTileBytes = (kQueries + 4 * kStage) * Tile<D>::kRowBytes;
 template <int D, bool kDocuments>
 constexpr int kSharedBytes = kTileBytes<D> + flash::kStartBytes<kDocuments, kQueries>;
 
-// Running softmax of the rows [r][half], of which a lane has a quarter. `sum` covers that quarter.
+// Running softmax of the rows [r][half]. A lane has a quarter of each row; `sum`
+// covers that quarter.
 struct Softmax {
-  float maximum[kRowTiles][2];  // of the unscaled scores
+  float maximum[kRowTiles][2];  // maximum of the unscaled scores
   float sum[kRowTiles][2];
 };
 
 // Turns scores into probabilities relative to the running maximum, and rescales earlier sums and
-// outputs to it. `scale` makes exponents of 2 from scores. A row that has seen no key has the
-// maximum -infinity, which must not be subtracted from itself.
+// outputs to it. `scale` turns scores into exponents of 2. A row that has seen no key has
+// the maximum -infinity, which must not be subtracted from itself.
 template <int N, int D>
 __device__ __forceinline__ void update(Softmax& softmax, Accumulators<kRowTiles, N>& scores,
                                        Accumulators<kRowTiles, D / 8>& out, float scale) {
@@ -69,13 +70,13 @@ struct Forward : AttentionTensors<BF16, int> {
   const std::int32_t* starts;
 };
 
-// A block has 128 queries of one head, a warp 32; blocks of one head are adjacent, those with the
-// most keys first. Tiles of 64 keys and values pass through shared memory in two stages, the next
-// one being copied while one is computed with, with one barrier per tile. Scores, probabilities and
-// outputs never leave registers. Tiles that no query of a warp sees are skipped, and only those at
-// the borders of the band, and of documents, are masked. 4 D FLOPs per visible pair of query and
-// key; per query a block reads 4 D bytes per 128 keys, mostly from L2. Bound by the tensor cores,
-// and at D = 64 almost by the exponentials too.
+// A block has 128 queries of one head, a warp 32; blocks of one head are adjacent, and those with
+// the most keys come first. Tiles of 64 keys and values pass through shared memory in two stages,
+// with one barrier per tile: one is copied while the other is used. Scores, probabilities and
+// outputs never leave registers. Tiles that no query of a warp sees are skipped; masking is applied
+// only to tiles at the borders of the band or of documents. 4 D FLOPs per visible pair of query and
+// key; per query, a block reads 4 D bytes per 128 keys, mostly from L2. Bound by the tensor cores
+// and, at D = 64, almost by the exponentials too.
 template <int D, bool kDocuments>
 __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forward p) {
   const Geometry& g = p.g;
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(flash::kThreads, 2) flash_forward_kernel(Forwa
 #pragma unroll 1
   for (int tile = begin; tile < end; ++tile) {
     copy_async_wait<0>();
-    __syncthreads();  // this tile has arrived, and the one before is no longer used
+    __syncthreads();  // this tile has arrived, and the previous one is no longer used
     if (tile + 1 < end) fetch(tile + 1);
 #pragma unroll 1
     for (int offset = 0; offset < kStage; offset += kKeys<D>) {

@@ -11,7 +11,7 @@
 #include "runtime/cuda/vector.h"
 
 // Building blocks of the tensor-core kernels of attention. A warp computes 16 R rows, with R = 1 or
-// 2; a fragment of the right operand that is read from shared memory is used for R products.
+// 2; each fragment of the right operand that is read from shared memory is used for R products.
 namespace muo::cuda::flash {
 
 inline constexpr int kWarps = 4;
@@ -27,9 +27,9 @@ struct Backward : AttentionGradients<BF16, int> {
   const std::int32_t* starts;
 };
 
-// Rows of D bf16 in shared memory, without padding: the 16-byte chunks of a row are permuted in
-// groups of eight or four by the row's number, such that the eight rows of a matrix that is loaded
-// are in different banks.
+// Rows of D bf16 in shared memory, without padding. The 16-byte chunks of a row are permuted in
+// groups of eight or four, depending on the row's number, such that the eight rows of a matrix that
+// is loaded are in different banks.
 template <int D>
 struct Tile {
   static constexpr int kChunks = D / 8;
@@ -45,9 +45,9 @@ struct Tile {
     const int twist = kGroup == 8 ? row % 8 : row / 2 % 4;
     return row * kRowBytes + (chunk ^ twist) * 16;
   }
-  // Offset of a lane's part of a matrix that is `rows` and `chunks` after one whose offset is
-  // `lane`, in chunk 0 or 1. Few values of `lane ^ ...` exist; all else is constant in the
-  // instruction.
+  // Offset of a lane's part of a matrix that lies `rows` and `chunks` after a matrix in chunk 0 or
+  // 1, for which the offset of the lane's part is `lane`. `lane ^ ...` has few distinct values;
+  // everything else is an immediate of the instruction.
   static __device__ __forceinline__ int step(int lane, int rows, int chunks) {
     return (lane ^ chunks % kGroup * 16) + (chunks / kGroup * kGroup * 16) + rows * kRowBytes;
   }
@@ -56,10 +56,11 @@ struct Tile {
   }
 };
 
-// Starts copies of rows [first, first + kRows) of a head into a tile; the whole block calls it. Row
-// 0 is at from + offset, a separate argument so that tensors of one shape share it. Rows from t on
-// and columns from h on become zeros. A thread copies one chunk of every kStep-th row; as kStep is
-// a multiple of eight, all its offsets in the tile are one variable plus constants.
+// Starts copies of rows [first, first + kRows) of a head into a tile; the whole block calls it.
+// Row 0 is at from + offset; the offset is a separate argument so that tensors of one shape share
+// it. Rows from t on and columns from h on become zeros. A thread copies one chunk of every
+// kStep-th row; because kStep is a multiple of eight, all its offsets in the tile are one
+// variable plus constants.
 template <int kRows, int D>
 __device__ __forceinline__ void copy_rows(const Tile<D>& to, const BF16* from, std::int64_t offset,
                                           std::int64_t stride, int first, int t, int h) {
@@ -117,8 +118,8 @@ struct Operand {
   std::uint32_t x[R][K][4];
 };
 
-// The warp's number in the block. The shuffle lets ptxas infer that it is uniform, and keep values
-// that depend on it in uniform registers.
+// The warp's number in the block. The shuffle lets ptxas infer that it is uniform, so that values
+// that depend on it can be kept in uniform registers.
 __device__ __forceinline__ int warp_id() {
   return static_cast<int>(__shfl_sync(0xFFFFFFFFU, threadIdx.x / 32, 0));
 }
@@ -150,8 +151,8 @@ __device__ __forceinline__ void add_rows(Accumulators<R, N>& sums, const Tile<D>
   }
 }
 
-// Sets the scores of invisible pairs to -infinity. Rows from `row` and columns from `column` on are
-// queries and keys, or keys and queries.
+// Sets the scores of invisible pairs to -infinity. If kRowsAreQueries, rows from `row` on are
+// queries and columns from `column` on are keys, else vice versa.
 template <bool kRowsAreQueries, class Seen, int R, int N>
 __device__ __forceinline__ void mask(Accumulators<R, N>& scores, const Seen& seen, int row,
                                      int column) {
@@ -165,8 +166,8 @@ __device__ __forceinline__ void mask(Accumulators<R, N>& scores, const Seen& see
   });
 }
 
-// Bytes of shared memory for the document starts of kQueries queries, for which registers have no
-// room.
+// Bytes of shared memory for the document starts of kQueries queries; there are no
+// registers left for them.
 template <bool kDocuments, int kQueries>
 constexpr int kStartBytes = kDocuments ? kQueries* int{sizeof(std::int32_t)} : 0;
 
@@ -228,8 +229,8 @@ __device__ __forceinline__ float row_sum(float x) {
   return x + __shfl_xor_sync(0xFFFFFFFFU, x, 2);
 }
 
-// Writes the warp's rows, times factor(r, half), to rows [first, ...) of a head. `tile` is scratch,
-// whose rows from `own` on no other warp may use.
+// Writes the warp's rows, each multiplied by factor(r, half), to rows [first, ...) of a head.
+// `tile` is scratch; no other warp may use its rows from `own` on.
 template <int R, int D, class Factor>
 __device__ __forceinline__ void write_rows(const Accumulators<R, D / 8>& sums, const Tile<D>& tile,
                                            int own, BF16* to, std::int64_t stride, int first, int t,

@@ -1,4 +1,4 @@
-// For builds without CUTLASS's headers, or for GPUs of other compute capabilities than 9.0.
+// For builds without the headers of CUTLASS, or for GPUs whose compute capability is not 9.0.
 #ifndef MUO_CUTLASS
 
 #  include "base/check.h"

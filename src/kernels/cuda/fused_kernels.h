@@ -27,8 +27,8 @@ struct FusedOperands {
 // Empty if the build has these kernels and GPU `device` supports them; else one line.
 std::string fused_kernels_missing(int device);
 
-// Runs a persistent kernel on `multiprocessors` of GPU `device`; if other kernels occupy some of
-// these, a part of the tiles is computed after all others. Throws Error.
+// Runs a persistent kernel on `multiprocessors` of GPU `device`. If other kernels occupy some of
+// these, part of the tiles is computed after all others. Throws Error.
 void run_fused(NativeStream stream, const FusedProblem& problem, const FusedOperands& operands,
                int device, int multiprocessors);
 

@@ -17,8 +17,8 @@
 #include "runtime/cuda/relaxed_capture.h"
 #include "runtime/cuda/stream_context.h"
 
-// Errors in a fused kernel's memory descriptors show on a GPU only. So before a kind of product is
-// used in a process, it is compared with plain sums, element by element.
+// Errors in the memory descriptors of a fused kernel show only on a GPU. A kind of product is
+// therefore compared with plain sums, element by element, before it is first used in a process.
 namespace muo::cuda {
 namespace {
 
@@ -65,8 +65,8 @@ int multiprocessors_of(int device) {
   return std::max(2, count - reserved_for_collectives(device));
 }
 
-// The check's tensors are in the stream's workspace, as allocating memory now could wait for
-// kernels of peers on the GPU.
+// The tensors of the check are in the stream's workspace, because allocating memory now could wait
+// for kernels of peers on the GPU.
 std::string compare(NativeStream stream, FusedProblem p, const StreamContext& context) {
   constexpr std::int64_t kRows = 4 * 128 + 72;  // whole tiles and a partial one
   p.m = std::min(p.m, kRows);
@@ -91,7 +91,8 @@ std::string compare(NativeStream stream, FusedProblem p, const StreamContext& co
   MUO_CUDA_CHECK(cudaMemsetAsync(apart, 0, sizeof(*apart), stream));
   run_fused(stream, p, {.d = d, .a = a, .b = b, .y = y}, context.device,
             multiprocessors_of(context.device));
-  // The error of either sum is at most k unit roundoffs of the sum of magnitudes, here k / 4.
+  // The error of either sum is at most k unit roundoffs of the sum of magnitudes,
+  // which is k / 4 here.
   const auto k = static_cast<float>(p.k);
   const float of_sums = 2.0F * k * (k / 4.0F) * 0x1p-23F;
   launch(compare_kernel, blocks, kThreads, 0, stream, static_cast<const BF16*>(d),
@@ -103,8 +104,8 @@ std::string compare(NativeStream stream, FusedProblem p, const StreamContext& co
   return count == 0 ? "" : concat(count, " of ", p.m * p.n, " results differ from plain sums");
 }
 
-// Results of the check by kind of product, for any number of rows; the first rank's result is used
-// by all ranks.
+// Results of the check for each kind of product, for any number of rows. All ranks use the result
+// of the first rank.
 class Verdicts {
  public:
   bool usable(NativeStream stream, const FusedProblem& p) {

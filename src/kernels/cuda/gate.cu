@@ -15,9 +15,9 @@ MUO_SHARED_MEMORY
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
 
-// One warp per row. Lane k computes the gate of head k, a dot product of a dozen channels; then
-// each lane processes every 32nd pack of the row, with the gate from the lane that has it. Reads v
-// and a row of the table, writes v: 3 sizeof(T) bytes per element, bound by bandwidth.
+// One warp per row. Lane k computes the gate of head k, a dot product of a dozen channels. Then
+// each lane processes every 32nd pack of the row, with the gate taken from the lane that computed
+// it. Reads v and a row of the table, writes v: 3 sizeof(T) bytes per element, bound by bandwidth.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
     value_embedding_kernel(T* __restrict__ v, float* __restrict__ gates, const T* __restrict__ x,
@@ -64,9 +64,9 @@ void value_embedding(NativeStream stream, const ValueEmbeddingArgs& args) {
 }
 
 // The loop of the backward kernels: one warp per row, grid-stride. It sums the gradients of weights
-// over rows, in fp64 like the host: each warp over its rows in shared memory, the block over its
-// warps, and finish_sums over the blocks. A warp has `doubles` doubles of `shared`, of which the
-// first `count` are its sums; add(row, sums) adds a row to them.
+// over rows, in fp64 as on the host: each warp sums its rows in shared memory, the block its warps,
+// and finish_sums the blocks. A warp has `doubles` doubles of `shared`, the first `count` of which
+// are its sums; add(row, sums) adds a row to them.
 template <class Add>
 __device__ __forceinline__ void sum_rows(double* partials, double* shared, std::int64_t rows,
                                          int count, int doubles, const Add& add) {
@@ -110,9 +110,9 @@ struct ValueProblem {
 };
 
 // One warp per row, grid-stride. The lanes write the dot products of their packs of dv and of the
-// table's row to shared memory, and lane k adds those of head k; then the gates' gradients are
-// added to the first g channels of dx and to the warp's sums for dweight. Reads dv and a row of the
-// table: 2 sizeof(T) bytes per element, bound by bandwidth.
+// table's row to shared memory, and lane k adds those of head k. Then the gradients of the gates
+// are added to the first g channels of dx and to the warp's sums for dweight. Reads dv and a row of
+// the table: 2 sizeof(T) bytes per element, bound by bandwidth.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads, 8)
     value_embedding_backward_kernel(T* __restrict__ dx, const T* __restrict__ dv,
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kRowThreads, 8)
     stop_at_index("embedding: token", p.tokens[wrong], wrong, 0, p.vocab);
 }
 
-// Launch configuration of a backward kernel with `sums` sums and `floats` more floats per warp.
+// Launch configuration of a backward kernel that needs `sums` sums and `floats` floats per warp.
 struct BackwardLaunch {
   unsigned blocks, threads;
   int doubles_per_warp;
@@ -208,8 +208,8 @@ void value_embedding_backward(NativeStream stream, const ValueEmbeddingBackwardA
   });
 }
 
-// One warp per row: a gate of g channels, then the row and the one before it, which is read from
-// L2: 2 sizeof(T) bytes per element from memory, bound by bandwidth.
+// One warp per row, which computes a gate of g channels, then reads the row, and the previous row
+// from L2: 2 sizeof(T) bytes per element from memory, bound by bandwidth.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
     smear_kernel(T* __restrict__ y, float* __restrict__ gates, const T* __restrict__ x,
@@ -262,8 +262,9 @@ struct SmearProblem {
 };
 
 // One warp per row, grid-stride. Reads dy and x, writes dx; the next row's dy is read from L2: 3
-// sizeof(T) bytes per element, bound by bandwidth. The gate's gradient is added to the first g
-// channels of dx after these were stored, as on the host: bf16 rounds them twice.
+// sizeof(T) bytes per element, bound by bandwidth. The gradient of the gate is added to the
+// first g channels of dx after they have been stored, as on the host; in bf16, they are
+// therefore rounded twice.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads)
     smear_backward_kernel(T* dx, const T* __restrict__ dy, const T* __restrict__ x,

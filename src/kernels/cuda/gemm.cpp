@@ -36,8 +36,9 @@ cublasLtHandle_t handle_of(StreamContext& context) {
   return static_cast<cublasLtHandle_t>(context.blas.get());
 }
 
-// The algorithm in the table; else, if measuring is on, the fastest, measured after the work of
-// `stream` is done; else the library's first proposal.
+// Returns the algorithm in the table. If there is none and measuring is on, waits until the work
+// of `stream` is done and measures the fastest algorithm; if measuring is off, returns the
+// library's first proposal.
 cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const GemmPlan& plan,
                             const GemmProblem& problem, const GemmEnvironment& here,
                             NativeStream stream) {
@@ -46,7 +47,7 @@ cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const GemmPlan& plan,
   if (const auto recorded = table.find(here, text)) {
     try {
       return restored(handle, plan, problem, *recorded);
-    } catch (const InputError&) {  // a damaged entry, which is measured again if not required
+    } catch (const InputError&) {  // a damaged entry: measured again unless required
       if (table.must_measure()) throw;
     }
   }
@@ -58,7 +59,7 @@ cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const GemmPlan& plan,
   GemmMeasurement best{};
   try {
     best = fastest(handle, plan, problem, proposals);
-  } catch (const Error&) {  // its operands do not fit beside the run's tensors
+  } catch (const Error&) {  // the operands do not fit beside the run's tensors
     if (table.must_measure()) throw;
     static_cast<void>(cudaGetLastError());
     return proposals.front();
@@ -69,12 +70,13 @@ cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const GemmPlan& plan,
   return best.algorithm;
 }
 
-// Plans of all devices by problem; measurements of one device are used by the others.
+// The plans of all devices, by problem. Measurements of one device are used by the others.
 class Plans {
  public:
   GemmPlan get(cublasLtHandle_t handle, const GemmProblem& problem, int device,
                NativeStream stream) {
-    // Held while a plan is made, so that devices measure one after the other, each problem once.
+    // Held while a plan is made, so that devices measure one after the other, and each
+    // problem only once.
     const std::lock_guard lock(mutex_);
     if (const int now = gemm_algorithms().adoptions(); std::exchange(adoptions_, now) != now)
       plans_.clear();

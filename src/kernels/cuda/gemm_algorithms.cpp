@@ -39,7 +39,7 @@ std::uint64_t from_hex(const std::string& text) {
   return word;
 }
 
-// An exact integer, without conversion from floating point.
+// Returns an exact integer, without conversion from floating point.
 std::int64_t integer(const json& value) {
   if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::int64_t>() < 0))
     throw InputError(value.dump() + " is not a 64-bit integer");
@@ -115,7 +115,8 @@ void GemmAlgorithms::load(const std::filesystem::path& path, const GemmEnvironme
   Table table = read(path);
   if (table.environment != here)
     throw InputError(concat(path.string(), ": measured with ", text_of(table.environment),
-                            ", this is ", text_of(here), ": give another or a new file"));
+                            ", but this is ", text_of(here),
+                            ": give another file, or one that does not exist yet"));
   const std::lock_guard lock(mutex_);
   environment_ = std::move(table.environment);
   by_problem_ = std::move(table.by_problem);
@@ -127,7 +128,7 @@ void GemmAlgorithms::use(const GemmTableUse& use, const GemmEnvironment& here) {
     const std::lock_guard lock(mutex_);
     if (measuring_ && used_ == use.path) return;  // this process already uses it
   }
-  std::error_code unreachable;  // treated as a missing file
+  std::error_code unreachable;  // treated like a missing file
   if (!use.fresh && std::filesystem::exists(use.path, unreachable)) load(use.path, here);
   const std::lock_guard lock(mutex_);
   used_ = use.path;

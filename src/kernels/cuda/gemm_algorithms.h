@@ -14,16 +14,16 @@
 
 namespace muo::cuda {
 
-// The environment for which an algorithm's description is valid; other versions of the library
+// The environment for which the description of an algorithm is valid; other versions of the library
 // number their algorithms differently.
 struct GemmEnvironment {
   std::int64_t library = 0;  // version of cuBLASLt, e.g. 130100
-  std::string gpu;           // name and multiprocessors
+  std::string gpu;           // name and number of multiprocessors
   friend bool operator==(const GemmEnvironment&, const GemmEnvironment&) = default;
 };
 
-// An algorithm for a product. `words` is the library's own description and restores it exactly; the
-// attributes are its readable form, and serve to detect a damaged table.
+// An algorithm for a product. `words` is the library's own description, from which the algorithm is
+// restored exactly; the attributes are a readable form, and serve to detect a damaged table.
 struct GemmAlgorithm {
   static constexpr std::array<std::string_view, 9> kAttributes = {
       "id",     "tile",   "split_k",     "reduction",    "swizzle",
@@ -31,12 +31,12 @@ struct GemmAlgorithm {
   static constexpr std::int64_t kUnknown = -1;  // for attributes that the library does not report
   std::array<std::int64_t, kAttributes.size()> attributes{};
   std::array<std::uint64_t, 8> words{};
-  double microseconds = 0.0;  // when it was measured
+  double microseconds = 0.0;  // the time that was measured
   friend bool operator==(const GemmAlgorithm&, const GemmAlgorithm&) = default;
 };
 
-// The algorithms chosen by measuring, by problem (text_of). A run that loads the table of an
-// earlier run computes every product in it in exactly the same way. All entries are of one
+// The algorithms that were chosen by measuring, by problem (text_of). A run that loads the table of
+// an earlier run computes every product in it in exactly the same way. All entries belong to one
 // environment, that of the first entry. Thread-safe.
 //
 //   {"format": "muograph-gemm-algorithms", "version": 1, "library": 130100, "gpu": "...",
@@ -44,7 +44,7 @@ struct GemmAlgorithm {
 //    "microseconds": 9.5}]}
 class GemmAlgorithms {
  public:
-  // Throws InputError for a file that is not a table, or that is of another environment.
+  // Throws InputError if the file is not a table or belongs to another environment.
   void load(const std::filesystem::path& path, const GemmEnvironment& here);
   // Replaces the file atomically. Throws Error.
   void save(const std::filesystem::path& path) const;
@@ -55,8 +55,8 @@ class GemmAlgorithms {
 
   [[nodiscard]] std::optional<GemmAlgorithm> find(const GemmEnvironment& here,
                                                   const std::string& problem) const;
-  // Adds an entry. Returns false, without adding it, if `here` is not the environment of the
-  // entries.
+  // Adds an entry. Returns false, without adding it, if `here` is not the
+  // environment of the entries.
   bool record(const GemmEnvironment& here, const std::string& problem,
               const GemmAlgorithm& algorithm);
   [[nodiscard]] std::size_t size() const;
@@ -67,8 +67,9 @@ class GemmAlgorithms {
   // Number of adopted texts; plans made before the last one must not be used any more.
   [[nodiscard]] int adoptions() const { return adoptions_; }
 
-  // True if a problem that is not in the table is measured when it first occurs, and recorded. If
-  // false, the library's first proposal is used, which depends on problem and environment only.
+  // Whether a problem that is not in the table is measured, and recorded, when it first
+  // occurs. If not, the library's first proposal is used, which depends only on the problem
+  // and the environment.
   void set_measuring(bool on);
   [[nodiscard]] bool measuring() const;
   [[nodiscard]] bool must_measure() const;  // GemmTableUse::required
@@ -84,14 +85,14 @@ class GemmAlgorithms {
   std::atomic<int> adoptions_ = 0;
 };
 
-// The process' table, for all devices.
+// The table of the process, for all devices.
 GemmAlgorithms& gemm_algorithms();
 
-// How often to run a product that takes `once_ms` between two events, for a time well above their
-// resolution: for a millisecond, but at most a hundred times.
+// How often to run a product that takes `once_ms` between two events, so that the total is well
+// above the resolution of events: for a millisecond, but at most a hundred times.
 int measuring_repeats(float once_ms);
 
-// Registers the process' table as GemmBackend; `here` is called when a table is used.
+// Registers the table of the process as GemmBackend; `here` is called when a table is used.
 void offer_gemm_table(GemmEnvironment (*here)());
 
 }  // namespace muo::cuda

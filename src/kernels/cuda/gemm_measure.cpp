@@ -34,8 +34,8 @@ OwnEvent make_event() {
   return OwnEvent(event);
 }
 
-// Elements in [-0.5, 0.5), as repetitions of one block. Not zeros, as the power that a product
-// draws, and with it the clock, depends on the bits of its operands.
+// Random elements in [-0.5, 0.5), as repetitions of one block. They are not zeros, because the
+// power that a product draws, and with it the clock, depends on the bits of its operands.
 DeviceMemory random_operand(std::int64_t count, DType dtype, cudaStream_t stream) {
   const std::int64_t block = std::min<std::int64_t>(count, std::int64_t{1} << 16);
   std::vector<std::byte> host(static_cast<std::size_t>(block * size_of(dtype)));
@@ -93,7 +93,8 @@ GemmMeasurement fastest(cublasLtHandle_t handle, GemmPlan plan, const GemmProble
   for (const cublasLtMatmulAlgo_t& algorithm : algorithms)
     time_ms(algorithm, 1);  // loads its kernel
   const int repeats = measuring_repeats(time_ms(algorithms.front(), 1));
-  // In rounds over all algorithms, so that changes of the clock affect all; takes the best of each.
+  // In rounds over all algorithms, so that changes of the clock affect all of them; takes the
+  // best time of each.
   std::vector<float> best(algorithms.size(), std::numeric_limits<float>::infinity());
   for (int round = 0; round < kRounds; ++round)
     for (std::size_t i = 0; i < algorithms.size(); ++i)

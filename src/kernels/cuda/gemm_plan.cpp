@@ -18,7 +18,8 @@ cublasLtMatrixLayoutOpaque_t layout(const ColumnMajorMatrix& matrix, DType dtype
   MUO_BLAS_CHECK(
       cublasLtMatrixLayoutInit(&out, type_of(dtype), static_cast<std::uint64_t>(matrix.rows),
                                static_cast<std::uint64_t>(matrix.columns), matrix.leading));
-  MUO_CHECK(batch <= std::numeric_limits<std::int32_t>::max(), "a batch of ", batch);
+  MUO_CHECK(batch <= std::numeric_limits<std::int32_t>::max(), "gemm: batch is ", batch,
+            ", more than 2^31 - 1");
   const auto count = static_cast<std::int32_t>(batch);
   MUO_BLAS_CHECK(cublasLtMatrixLayoutSetAttribute(&out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
                                                   sizeof(count)));
@@ -47,7 +48,7 @@ constexpr std::array kAttributes = {CUBLASLT_ALGO_CONFIG_ID,
                                     CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID};
 static_assert(kAttributes.size() == GemmAlgorithm::kAttributes.size());
 
-// Empty if the library does not report it, as not every algorithm has every attribute.
+// Empty if the library does not report it; not every algorithm has every attribute.
 std::optional<std::int64_t> attribute_of(const cublasLtMatmulAlgo_t& algorithm,
                                          cublasLtMatmulAlgoConfigAttributes_t attribute) {
   std::int64_t value = 0;  // little-endian: the library's narrower types land in its low bytes
@@ -61,8 +62,8 @@ std::optional<std::int64_t> attribute_of(const cublasLtMatmulAlgo_t& algorithm,
   return value;
 }
 
-// True if the algorithm supports a c that is another tensor than d, which the heuristic does not
-// consider, and sums in fp32 in a fixed order, as requested. Unreported attributes are accepted.
+// Whether the algorithm sums in fp32 in a fixed order, as requested, and supports a c that is
+// another tensor than d, which the heuristic does not consider. Unreported attributes are accepted.
 bool fits(const cublasLtMatmulAlgo_t& algorithm, const GemmProblem& problem) {
   const auto scheme = attribute_of(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME);
   if (scheme && *scheme != CUBLASLT_REDUCTION_SCHEME_NONE &&
@@ -77,7 +78,7 @@ bool fits(const cublasLtMatmulAlgo_t& algorithm, const GemmProblem& problem) {
   return !said || apart != 0;
 }
 
-// True if the library itself accepts the algorithm for the plan, within the workspace.
+// Whether the library itself accepts the algorithm for the plan, within the workspace.
 bool accepts(cublasLtHandle_t handle, GemmPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
              std::int64_t workspace_bytes) {
   cublasLtMatmulHeuristicResult_t result{};
@@ -111,8 +112,8 @@ std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, GemmPlan p
   cublasLtMatmulPreferenceOpaque_t preference{};
   MUO_BLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
   prefer<std::uint64_t>(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, problem.workspace);
-  // If k is split, partial sums are stored in fp32 and added in a second step: in a fixed order,
-  // and with a single rounding at the end. This excludes summing in place or in the type of d.
+  // If k is split, partial sums are stored in fp32 and added in a second step, in a fixed order and
+  // with a single rounding at the end. This excludes summing in place, or in the type of d.
   prefer<std::uint32_t>(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
   const GemmProblem::Alignment& align = problem.alignment;

@@ -32,21 +32,21 @@ void run_plan(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& problem
 // A plan without an algorithm.
 GemmPlan describe(const GemmProblem& problem);
 
-// The library's proposals, at most kMaxCandidates, the preferred one first; all are deterministic
-// and accumulate in fp32. Runs on the host only. Throws Error if there is none.
+// Returns the library's proposals, at most kMaxCandidates, the preferred one first. All are
+// deterministic and accumulate in fp32. Runs on the host only. Throws Error if there is none.
 inline constexpr int kMaxCandidates = 32;
 std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, GemmPlan plan,
                                              const GemmProblem& problem);
 
-// Conversions between the library's form of an algorithm and a table's. `restored` throws
+// Conversions between the library's form of an algorithm and that of a table. `restored` throws
 // InputError if the table's entry is not valid for this plan.
 GemmAlgorithm described(const cublasLtMatmulAlgo_t& algorithm);
 cublasLtMatmulAlgo_t restored(cublasLtHandle_t handle, GemmPlan plan, const GemmProblem& problem,
                               const GemmAlgorithm& recorded);
 
-// The fastest candidate and its time, measured with temporary operands of the problem's size on a
-// temporary stream. The caller ensures that no stream of this thread captures and that the GPU is
-// idle. Throws Error if there is not enough memory.
+// The fastest candidate and its time, measured on a temporary stream with temporary operands of the
+// problem's size. The caller ensures that no stream of this thread is being captured and that the
+// GPU is idle. Throws Error if there is not enough memory.
 struct GemmMeasurement {
   cublasLtMatmulAlgo_t algorithm;
   double microseconds;

@@ -44,7 +44,7 @@ std::string text_of(const GemmProblem& p) {
 ColumnMajorProblem column_major(const GemmProblem& p) {
   const std::int64_t all_rows = p.whole != 0 ? p.whole : p.m;
   const std::int64_t all_columns = p.whole != 0 ? p.whole : p.n;
-  // Our stored rows are the library's columns. `all` is the whole matrix in memory.
+  // Our rows are the library's columns. `all` is the whole matrix in memory.
   struct Extents {
     std::int64_t rows, columns;
   };

@@ -8,21 +8,21 @@
 
 namespace muo::cuda {
 
-// All properties that the choice of an algorithm may depend on. Addresses and the values of alpha
-// and beta are excluded, so that a product is computed the same way wherever its tensors are.
+// All properties on which the choice of an algorithm may depend. Addresses and the values of alpha
+// and beta are excluded, so that a product is computed in the same way wherever its tensors are.
 struct GemmProblem {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
-  DType in = DType::kF32;   // of a and b
-  DType out = DType::kF32;  // of c and d
+  DType in = DType::kF32;   // dtype of a and b
+  DType out = DType::kF32;  // dtype of c and d
   bool transpose_a = false, transpose_b = false;
-  // If not 0: d and c are blocks of (whole, whole) matrices that begin in the first column, and
+  // If not 0, d and c are blocks of (whole, whole) matrices that begin in the first column, and
   // op(a) and op(b) are the corresponding rows and columns of whole matrices.
   std::int64_t whole = 0;
-  // The tensor c: none (beta is zero or c absent), d itself, or another tensor.
+  // The tensor c: none (if beta is zero or c is absent), d itself, or another tensor.
   enum class Addend : std::uint8_t { kNone, kInPlace, kSeparate } addend = Addend::kNone;
   std::int64_t workspace = 0;  // bytes available for partial sums over parts of k
-  // Alignment in bytes of a, b, c and d. 16, the width of the widest access, also stands for larger
-  // ones, so that a tensor's offset in an arena does not matter.
+  // Alignment of a, b, c and d in bytes. 16, the width of the widest access, also stands for larger
+  // alignments, so that a tensor's offset in an arena does not matter.
   struct Alignment {
     std::int64_t a = 16, b = 16, c = 16, d = 16;
     // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes part of it for a 0
@@ -33,7 +33,7 @@ struct GemmProblem {
   friend auto operator<=>(const GemmProblem&, const GemmProblem&) = default;
 };
 
-// The problem without its workspace, which is the stream's.
+// Returns the problem without its workspace, which is that of the stream.
 GemmProblem problem_of(const GemmArgs& args);
 // Alignment of an address in bytes, at most 16.
 std::int64_t alignment_of(const void* address);
@@ -42,8 +42,8 @@ std::int64_t alignment_of(const void* address);
 std::string text_of(const GemmProblem& problem);
 
 // The same product for a library of column-major matrices. A row-major matrix is the transpose of
-// the column-major one in the same memory, so the library computes d^T = op(b)^T op(a)^T: b first,
-// then a, each with our transposition.
+// the column-major matrix in the same memory, so the library computes d^T = op(b)^T op(a)^T: b
+// comes first, then a, each transposed as ours is.
 struct ColumnMajorMatrix {
   std::int64_t rows = 0, columns = 0;  // as stored, before any transpose
   std::int64_t leading = 0;            // elements between consecutive columns

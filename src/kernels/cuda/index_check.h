@@ -7,10 +7,10 @@
 
 namespace muo::cuda {
 
-// Called for an invalid index, e.g. a token of damaged data. A kernel cannot throw as the host
-// does, and must not read beyond a table: it prints one line and traps. The host's next call on
-// this device reports the failure. Not inlined and noreturn, so that the call costs the kernel no
-// registers.
+// Called for an invalid index, e.g. a token from damaged data. A kernel must not read beyond a
+// table, and cannot throw as the host does: it prints one line and traps. The host's next call
+// on this device reports the failure. Noreturn and not inlined, so that the call costs the
+// kernel no registers.
 [[noreturn, gnu::noinline]] inline __device__ void stop_at_index(const char* what,
                                                                  std::int32_t value,
                                                                  std::int64_t position, int lowest,
@@ -21,7 +21,7 @@ namespace muo::cuda {
   __builtin_unreachable();
 }
 
-// stop_at_index if not `inside`, for whole warps, of which one lane prints the line.
+// Calls stop_at_index if not `inside`. For whole warps, of which one lane prints the line.
 __device__ __forceinline__ void check_index(bool inside, const char* what, std::int32_t value,
                                             std::int64_t position, int lowest, std::int64_t bound) {
   const unsigned outside = __ballot_sync(kAllLanes, inside ? 0 : 1);

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const std::int64_t slot = scalars->step % slots;
   auto* to = reinterpret_cast<std::uint64_t*>(ring + slot);
   if (threadIdx.x == 0) {
-    // Marks the record as being written, so that a reader that is one turn of the ring behind does
+    // Marks the record as being written, so that a reader that lags by one turn of the ring does
     // not use a mix of two records.
     store_release_system(to, 0);
     __threadfence_system();

@@ -19,8 +19,8 @@ constexpr int kWholeMatrix = 512;  // threads per block, with one block per matr
 __device__ __forceinline__ double add_square(float v, double sum) {
   return fma(static_cast<double>(v), static_cast<double>(v), sum);
 }
-// Adds the squares of `values` in fp64, which costs 2 operations for the 10 or more bytes of an
-// element.
+// Adds the squares of `values` in fp64, which costs 2 operations for the 10 or more
+// bytes of an element.
 template <int N>
 __device__ __forceinline__ double add_squares(const Pack<N>& values, double sum) {
 #pragma unroll
@@ -119,9 +119,9 @@ __global__ void __launch_bounds__(kWholeMatrix)
   partials[2 * blockIdx.x + 1] = divisor(how, scaled);
 }
 
-// For bf16 only: nanochat rounds a row's factor and product before it computes the norm, so that
-// sum needs a separate pass. One warp per row: reads 2 bytes per element. row_squares is after the
-// targets of all matrices.
+// For bf16 only: nanochat rounds a row's factor and product before it computes the norm, so the sum
+// for the norm needs a separate pass. One warp per row: reads 2 bytes per element. row_squares
+// follows the targets of all matrices.
 template <int N>
 __global__ void __launch_bounds__(kRowThreads)
     muon_rounded_squares_kernel(double* row_squares, const double* targets, const BF16* x,
@@ -182,8 +182,8 @@ void muon_nesterov(NativeStream stream, const MuonNesterovArgs& args) {
   });
 }
 
-// The width of an access, which determines the order of sums, does not depend on the gradient's
-// type, so that a bf16 gradient gives the same bits as equal fp32 values.
+// The width of an access determines the order of sums. It does not depend on the gradient's type,
+// so that a bf16 gradient gives the same bits as equal fp32 values.
 template <class T, class G, class M>
 void launch_input(NativeStream stream, const MuonInputArgs& args) {
   using Width = Narrower<T, M>;
@@ -232,8 +232,9 @@ void muon_input(NativeStream stream, const MuonInputArgs& args) {
 
 constexpr int kStripe = 8;  // warps that share a stripe of columns
 
-// Use of a stream's scratch: the scale of each matrix, then sums of squares, one for each range of
-// the short side and index of the long side: sums[(matrix * ranges + range) * length + i].
+// How a stream's scratch is used: first the scale of each matrix, then sums of squares, one
+// for each range of the short side and index of the long side: sums[(matrix * ranges +
+// range) * length + i].
 struct Scratch {
   double* scales;
   double* sums;
@@ -289,8 +290,8 @@ __global__ void __launch_bounds__(kStripe * 32)
   }
 }
 
-// Muon+ and NorMuon's variance from the sums: new_variance, and the scale of the matrix, which the
-// next launch divides by the root of the variance. One block per matrix: bound by latency.
+// Applies Muon+ and NorMuon to the sums: computes new_variance, and the scale of the matrix, which
+// the next launch divides by the root of the variance. One block per matrix: bound by latency.
 __global__ void __launch_bounds__(kWholeMatrix)
     muon_variance_kernel(Scratch scratch, float* new_variance, const float* variance,
                          const StepScalars* scalars, std::int64_t length, double n,
@@ -381,9 +382,9 @@ void muon_scale(NativeStream stream, const MuonScaleArgs& args) {
 
 // ---- muon_commit --------------------------------------------------------------------------------
 
-// Writes the state after the step, if scalars.commit. A thread takes N consecutive elements. Per
-// element, 12 bytes (8 with a bf16 momentum, whose rounding adds some 10 integer operations, and 60
-// per thread) plus gradient and master, bound by bandwidth.
+// Writes the state after the step if scalars.commit is set. A thread takes N consecutive elements.
+// 12 bytes per element plus gradient and master, bound by bandwidth. With a bf16 momentum it is 8
+// bytes, and rounding adds some 10 integer operations per element and 60 per thread.
 template <class M, class G, class Master>
 struct Commit {
   Master master;

@@ -27,8 +27,8 @@ __device__ Pair pair_of(const Seen<kDocuments>& seen, std::int64_t query, std::i
 }
 
 // A block has 32 (D = 256: 16) keys of one key-value head as rows of the tiles, and loops over all
-// queries that see one of them, for each head of the group in turn. 8 D FLOPs per pair of the tiles
-// that touch the band; bound by shared memory.
+// queries that see one of the keys, for each head of the group in turn. 8 D FLOPs per pair of the
+// tiles that touch the band; bound by shared memory.
 template <class T, int D, bool kDocuments>
 __global__ void __launch_bounds__(kThreads, 2) portable_keys_kernel(Backward<T> p) {
   using L = Layout<D>;
@@ -77,9 +77,9 @@ __global__ void __launch_bounds__(kThreads, 2) portable_keys_kernel(Backward<T> 
   block.write(kv_rows_of(p.dv, g, row, kv_head), dv, 1.0F, 1.0F);
 }
 
-// A block has 32 (D = 256: 16) queries of one head as rows of the tiles, and loops over the keys
-// and values that they see. 6 D FLOPs per pair of the tiles that touch the band; bound by shared
-// memory.
+// A block has 32 (D = 256: 16) queries of one head as rows of the tiles, and loops over the
+// keys and values that they see. 6 D FLOPs per pair of the tiles that touch the band; bound
+// by shared memory.
 template <class T, int D, bool kDocuments>
 __global__ void __launch_bounds__(kThreads, 2) portable_queries_kernel(Backward<T> p) {
   using L = Layout<D>;

@@ -17,8 +17,8 @@ struct Forward : AttentionTensors<T, std::int64_t> {
   const std::int32_t* starts;
 };
 
-// A block has 32 (D = 256: 16) queries of one head, and loops over tiles, whose keys and then
-// values use one buffer. 4 D FLOPs per pair of the tiles that touch the band; bound by shared
+// A block has 32 (D = 256: 16) queries of one head, and loops over tiles; keys, and after them
+// values, use one buffer. 4 D FLOPs per pair of the tiles that touch the band; bound by shared
 // memory, with 0.4 (dots) and 0.6 (add) 16-byte loads per 4 FMAs.
 template <class T, int D, bool kDocuments>
 __global__ void __launch_bounds__(kThreads, 2) portable_forward_kernel(Forward<T> p) {
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads, 2) portable_forward_kernel(Forward<T
   const auto v = kv_rows_of(p.v, g, block.batch_row, block.head / g.group);
   block.copy(queries, rows_of(p.q, g, block.batch_row, block.head), block.first);
 
-  // Finite, so that rows that have seen no key yet do not subtract infinities.
+  // Finite, so that infinities are not subtracted in rows that have not seen a key yet.
   float maximum[2] = {-3.0e38F, -3.0e38F};
   float sum[2] = {0.0F, 0.0F};
   typename L::Sums out = {};

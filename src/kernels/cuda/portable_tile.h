@@ -10,8 +10,8 @@
 #include "runtime/cuda/vector.h"
 
 // Building blocks of attention in fp32 arithmetic, for fp32 or bf16 tensors and any head size. It
-// exists for parity with the host and for problems that the tensor-core kernels do not support, so
-// it is short rather than fast.
+// exists for parity with the host and for problems that the tensor-core kernels do not support; the
+// code is therefore short rather than fast.
 namespace muo::cuda::portable {
 
 inline constexpr int kThreads = 128;
@@ -19,7 +19,7 @@ inline constexpr int kThreads = 128;
 using Geometry = AttentionGeometry<std::int64_t>;
 template <bool kDocuments>
 using Seen = Visibility<std::int64_t, kDocuments>;
-// Queries beyond the row's end use the document start of the last query.
+// Queries beyond the end of the row use the document start of the last query.
 template <bool kDocuments>
 __device__ __forceinline__ bool visible(const Seen<kDocuments>& seen, std::int64_t query,
                                         std::int64_t key) {
@@ -37,8 +37,8 @@ struct Layout {
   static constexpr int kAcross = 2 * kThreads / kTile;
   static constexpr int kColumns = kTile / kAcross;
   static constexpr int kGroups = D / 4 / kAcross;
-  static constexpr int kStride = D + 4;          // of rows in shared memory: avoids bank conflicts
-  static constexpr int kPairStride = kTile + 1;  // of rows of probabilities
+  static constexpr int kStride = D + 4;          // of rows in shared memory; avoids bank conflicts
+  static constexpr int kPairStride = kTile + 1;  // stride of rows of probabilities
   static constexpr int kRows = kTile * kStride;
   static constexpr int kPairs = kTile * kPairStride;
   static_assert(kColumns * kAcross == kTile && kGroups * kAcross * 4 == D);
@@ -47,7 +47,7 @@ struct Layout {
   using Sums = float[2][kGroups][4];  // a thread's part of rows of features
 };
 
-// P or dS as an operand, for tensors of T.
+// Rounds P or dS as an operand, for tensors of T.
 template <class T>
 __device__ float operand(float x) {
   return to_float(from_float<T>(x));
@@ -71,7 +71,7 @@ __device__ HeadRows<T> kv_rows_of(T* tensor, const Geometry& g, std::int64_t row
 }
 
 // A thread's part of a block. The block has kTile rows, queries or keys, of one head, and pairs
-// them with one tile of the other side after another.
+// them with the tiles of the other side one after another.
 template <int D>
 struct TileBlock {
   using L = Layout<D>;
@@ -84,13 +84,14 @@ struct TileBlock {
   __device__ explicit TileBlock(const Geometry& geometry) : g(geometry) {}
 
   __device__ int column(int c) const { return across + c * L::kAcross; }
-  // The keys that the block's queries see are in tiles from here to min(t, first + kTile).
+  // The keys that the block's queries see are in the tiles from here to min(t, first + kTile).
   template <bool kDocuments>
   __device__ std::int64_t first_key(const Seen<kDocuments>& seen) const {
     return seen.first_key(first) / L::kTile * L::kTile;
   }
 
-  // Copies rows [begin, begin + kTile) of a head, widened; zeros from row t and column h on.
+  // Copies rows [begin, begin + kTile) of a head, widened; zeros from row t on and
+  // from column h on.
   template <class T>
   __device__ void copy(float* to, const HeadRows<T>& from, std::int64_t begin) const {
     for (int i = static_cast<int>(threadIdx.x); i < L::kTile * D; i += kThreads) {
@@ -146,7 +147,7 @@ struct TileBlock {
         pairs[(row + i) * L::kPairStride + column(c)] = operand<T>(x[i][c]);
   }
 
-  // Writes the thread's part of the block's rows, each times its factor.
+  // Writes the thread's part of the block's rows, each multiplied by its factor.
   template <class T>
   __device__ void write(const HeadRows<T>& to, const typename L::Sums& sums, float factor0,
                         float factor1) const {
@@ -176,7 +177,7 @@ void launch_blocks(void (*kernel)(Tensors), NativeStream stream, const Shape& q,
 }
 
 // Calls body.operator()<T, D, kDocuments>() with the type of the tensors and the narrowest layout
-// for their heads.
+// that holds their heads.
 template <class Args, class Body>
 void with_layout(const Args& args, const Body& body) {
   dispatch(args.q.dtype, [&]<class T>() {

@@ -8,8 +8,8 @@
 namespace muo::cuda {
 namespace {
 
-// Grid-stride, in fp64: sizeof(T) bytes per element, bound by bandwidth, or by the fp64 addition
-// per element on GPUs with few fp64 units. Block 0 adds the elements that fill no vector.
+// Grid-stride, in fp64: sizeof(T) bytes per element, bound by bandwidth or, on GPUs with few fp64
+// units, by the fp64 addition per element. Block 0 adds the elements that fill no vector.
 template <class T, int N, bool kSquares>
 __global__ void __launch_bounds__(kSumThreads)
     sum_kernel(const T* x, std::int64_t count, double* partials) {
@@ -36,16 +36,17 @@ __global__ void __launch_bounds__(kSumThreads)
 
 struct PutSum {
   double* out;
-  double scale;
+  const float* scale;  // null: 1
   bool accumulate;
 
   __device__ void operator()(int /*sum*/, double total) const {
-    total *= scale;
+    if (scale != nullptr) total *= double{*scale};
     *out = accumulate ? *out + total : total;
   }
 };
 
-// bf16 is read in fours too, 8 bytes at a time, so that its sums have the order of fp32's.
+// bf16 is also read four elements (8 bytes) at a time, so that sums have the same order as for
+// fp32.
 template <class T, bool kSquares>
 void sum_of(NativeStream stream, const Tensor& x, const PutSum& put) {
   const std::int64_t count = x.numel();
@@ -91,12 +92,13 @@ struct AddTotals {
 };
 
 void sum(NativeStream stream, const SumArgs& args) {
-  sum_of<float, false>(stream, args.x, {args.out.as<double>(), args.scale, args.accumulate});
+  sum_of<float, false>(stream, args.x,
+                       {args.out.as<double>(), data_or_null<float>(args.scale), args.accumulate});
 }
 
 void sum_squares(NativeStream stream, const SumSquaresArgs& args) {
   dispatch(args.x.dtype, [&]<class T>() {
-    sum_of<T, true>(stream, args.x, {args.out.as<double>(), 1.0, args.accumulate});
+    sum_of<T, true>(stream, args.x, {args.out.as<double>(), nullptr, args.accumulate});
   });
 }
 

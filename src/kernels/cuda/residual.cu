@@ -23,7 +23,7 @@ Lambdas lambdas_of(const Args& args) {
   return {data_or_null<float>(args.alpha), data_or_null<float>(args.beta), args.sign};
 }
 
-// One warp per row; a lane takes every 32nd vector. x and z are read once from memory and mixed
+// One warp per row; a lane takes every 32nd vector. x and z are read from memory once and mixed
 // twice. Writes y and, if given, mixed: 2 to 4 sizeof(T) bytes per element, bound by bandwidth. The
 // norm is that of the stored values.
 template <class T, int N, int K>
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kRowThreads)
   if (lane_id() == 0) rstd[row] = factor;
 }
 
-// Plain data. Without alpha x is null, with it y; without beta z and dz are null.
+// Plain data. Without alpha, x is null; with alpha, y is null; without beta, z and dz are null.
 template <class T>
 struct MixNormBackward {
   T* dx;
@@ -73,8 +73,9 @@ struct MixNormBackward {
 };
 
 // One warp per row, grid-stride; a lane takes every 32nd vector. Reads dy, x and z (twice, the
-// second time from L1), reads dx and dz if it adds to them, and writes these two: up to 7 sizeof(T)
-// bytes per element, bound by bandwidth. Sums are fp32 within a lane's part of a row, else fp64.
+// second time from L1), reads dx and dz if it adds to them, and writes these two: up to 7
+// sizeof(T) bytes per element, bound by bandwidth. Sums are fp32 within a lane's part of a row,
+// and fp64 beyond.
 template <class T, int N>
 __global__ void __launch_bounds__(kRowThreads, 8)
     mix_norm_backward_kernel(MixNormBackward<T> a, double* partials) {

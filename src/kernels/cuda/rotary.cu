@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
   sines[i] = from_float<T>(static_cast<float>(sin(angle)));
 }
 
-// Addressing of head rows and their angles. In both kernels kLanes adjacent lanes share a row, and
+// Addressing of head rows and their angles. In both kernels, kLanes adjacent lanes share a row, and
 // a lane has every kLanes-th vector of either half; for rows of 64 or 128 bf16 that is one vector.
 struct Rows {
   std::int64_t count, half;
@@ -36,7 +36,7 @@ struct Rows {
 };
 // The first position of each sequence, in device memory.
 struct Positions {
-  const std::int32_t* of;  // by sequence
+  const std::int32_t* of;  // first position of each sequence
   std::int64_t table_rows;
 
   // The whole warp calls it.
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads)
   rotary_norm_row<T, N, kLanes>(x, rstd, cosines, sines, rows, row, rows.angles_of(row), scale,
                                 eps);
 }
-// A separate kernel, as the check of positions takes registers.
+// A separate kernel, because the check of positions takes registers.
 template <class T, int N, int kLanes>
 __global__ void __launch_bounds__(kThreads, 2)
     rotary_norm_at_kernel(T* x, float* rstd, const T* cosines, const T* sines, Rows rows,
@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(kThreads, 2)
                                 scale, eps);
 }
 
-// Reads dx and y (the second time from L1), writes dx: 3 sizeof(T) bytes per element, bound by
-// bandwidth.
+// Reads dx and y (the second time from L1), writes dx: 3 sizeof(T) bytes per element,
+// bound by bandwidth.
 template <class T, int N, int kLanes>
 __global__ void __launch_bounds__(kThreads)
     rotary_norm_backward_kernel(T* dx, const T* y, const float* rstd, const T* cosines,
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Calls body.operator()<T, N, kLanes>() for rows of two halves, with `addresses` of the tensors and
-// as few lanes per row as leave none idle.
+// as few lanes per row as are needed to leave none idle.
 template <class Body>
 void with_lanes(DType dtype, std::int64_t half, std::initializer_list<const void*> addresses,
                 const Body& body) {

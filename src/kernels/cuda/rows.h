@@ -14,7 +14,7 @@ inline constexpr int kRowThreads = 128;
 inline constexpr std::int64_t kRowsOfBlock = kRowThreads / kWarp;
 
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x % 32); }
-// The warp's row, which may be beyond the last.
+// The warp's row, which may be beyond the last row.
 __device__ __forceinline__ std::int64_t row_of_warp() {
   return std::int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.x / 32;
 }
@@ -27,8 +27,9 @@ void launch_rows(void (*kernel)(Parameters...), NativeStream stream, std::int64_
          std::forward<Arguments>(arguments)...);
 }
 
-// Calls body(k, i) for a lane's accesses to a row of c elements, each of N elements at i. With K >
-// 0 there are at most K, and the loop is unrolled, so that k is a compile-time constant.
+// Calls body(k, i) for each of a lane's accesses to a row of c elements: access k reads N elements
+// at i. With K > 0 there are at most K accesses, and the loop is unrolled, so that k is a
+// compile-time constant.
 template <int N, int K, class Body>
 __device__ __forceinline__ void each_access(std::int64_t c, const Body& body) {
   const std::int64_t first = std::int64_t{lane_id()} * N;
@@ -42,8 +43,9 @@ __device__ __forceinline__ void each_access(std::int64_t c, const Body& body) {
   }
 }
 
-// A lane's part of a row. With K > 0 it is held in registers in its storage format, and all loads
-// are issued before the first value is used; else each access reads memory, the second time L1.
+// A lane's part of a row. With K > 0 it is held in registers in its storage format, and all
+// loads are issued before the first value is used; otherwise each access reads memory, or L1
+// the second time.
 template <class T, int N, int K>
 class HeldRow {
  public:
@@ -64,7 +66,7 @@ class HeldRow {
   uint4 held_[K > 0 ? K : 1];
 };
 
-// Calls body.operator()<T, N>() with the storage type of tensors and the number of elements of one
+// Calls body.operator()<T, N>() with the storage type of the tensors and the number of elements per
 // access to rows of `length` elements at `addresses` (null: absent).
 template <class Body>
 void dispatch_packs(DType dtype, std::int64_t length, std::initializer_list<const void*> addresses,
@@ -75,7 +77,7 @@ void dispatch_packs(DType dtype, std::int64_t length, std::initializer_list<cons
   });
 }
 
-// The same with <T, N, K>, with K of HeldRow.
+// The same with <T, N, K>, where K is that of HeldRow.
 template <class Body>
 void dispatch_held_rows(DType dtype, std::int64_t length,
                         std::initializer_list<const void*> addresses, const Body& body) {

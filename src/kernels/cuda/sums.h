@@ -10,10 +10,10 @@ namespace muo::cuda {
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
-// Sums and maxima over threads, in the order of a butterfly, which is the same on every run; all
+// Sums and maxima over threads, in the order of a butterfly, which is the same in every run; all
 // threads get the same bits.
 
-// The sum over kLanes adjacent lanes, a power of two; the whole warp calls it.
+// The sum over kLanes adjacent lanes; kLanes is a power of two. The whole warp calls it.
 template <int kLanes = 32, class T>
 __device__ __forceinline__ T warp_sum(T x) {
 #pragma unroll
@@ -31,7 +31,7 @@ __device__ __forceinline__ float warp_max(float x) {
 }
 
 // Reduction over a one-dimensional block of whole warps, with at most 1024 threads. All threads
-// call it; it is a barrier, and may be called again immediately.
+// must call it. It is a barrier, and may be called again immediately.
 template <class T, class Combine>
 __device__ __forceinline__ T block_reduce(T x, T neutral, const Combine& combine) {
   __shared__ T of_warps[32];
@@ -54,8 +54,8 @@ __device__ __forceinline__ float block_max(float x) {
   return block_reduce(x, -INFINITY, [](float v) { return warp_max(v); });
 }
 
-// A sum over the indices below n by a block of kThreads threads; add(i, sum) returns `sum` plus the
-// term of i.
+// Sums over the indices below n with a block of kThreads threads; add(i, sum) returns `sum`
+// plus the term of i.
 template <int kThreads, class Add>
 __device__ __forceinline__ double block_sum_of(std::int64_t n, const Add& add) {
   double total = 0.0;
@@ -64,20 +64,21 @@ __device__ __forceinline__ double block_sum_of(std::int64_t n, const Add& add) {
   return block_sum(total);
 }
 
-// Sums over a whole tensor take two launches: every block of the first writes one partial per sum,
-// then one block per sum adds them up. The order depends on the grid only, so the bits are the same
-// on every run. Block b's partial of sum s is StreamContext::partials[s * blocks + b].
+// Sums over a whole tensor take two launches: every block of the first launch writes one
+// partial per sum, then one block per sum adds them up. The order depends only on the grid, so
+// the bits are the same in every run. The partial of block b for sum s is
+// StreamContext::partials[s * blocks + b].
 
 inline constexpr int kSumThreads = 256;
 
-// out <- [out if accumulate] + total, rounded to fp32, and for bf16 once more.
+// out <- [out if accumulate] + total, rounded to fp32 and, for bf16, once more.
 template <class T>
 __device__ __forceinline__ void put_float(T* out, double total, bool accumulate) {
   const double sum = accumulate ? static_cast<double>(to_float(*out)) + total : total;
   *out = from_float<T>(static_cast<float>(sum));
 }
 
-// Put is plain data with a __device__ function (int sum, double total).
+// Put is plain data with a __device__ function of (int sum, double total).
 template <class Put>
 __global__ void __launch_bounds__(kSumThreads)
     finish_sums_kernel(const double* partials, std::int64_t blocks, Put put) {

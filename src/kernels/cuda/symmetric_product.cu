@@ -13,7 +13,7 @@ namespace {
 constexpr int kTile = 32;
 constexpr int kThreadRows = 8;
 
-// Mirrors the part below the diagonal and adds `diagonal` to the diagonal. A block moves a tile of
+// Mirrors the part below the diagonal, and adds `diagonal` to the diagonal. A block moves a tile of
 // 32 x 32 through shared memory, so that both sides are accessed along rows; blocks of tiles above
 // the diagonal return at once. sizeof(T) bytes per element of d, bound by bandwidth. Grid: tiles of
 // a row, tiles of a column, matrices.
@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(kTile* kThreadRows)
   }
 }
 
-// Rows per product on tensor cores: enough for their full rate, and 3 products for n = 768 save a
-// third of the work.
+// Rows per product on tensor cores: enough for their full rate; for n = 768, the resulting 3
+// products save a third of the work.
 constexpr std::int64_t kRows = 256;
 
 void symmetric_product(NativeStream stream, const SymmetricProductArgs& args) {

@@ -16,8 +16,8 @@ struct Pieces {
   int count;
 };
 
-// One block per parameter, the block of its first piece, processes all its pieces. 24 bytes per
-// part of kCommitPart elements: bound by the latency of a launch and of memory.
+// One block per parameter, namely the block of its first piece, processes all its pieces. 24 bytes
+// per part of kCommitPart elements: bound by the latency of a launch and of memory.
 __global__ void __launch_bounds__(kSumThreads)
     sum_update_squares_kernel(double* sums, const double* squares, Pieces pieces) {
   const auto first = static_cast<int>(blockIdx.x);

@@ -8,8 +8,8 @@
 
 namespace muo::cuda {
 
-// The visible pairs of one batch row: those within the window and, if kDocuments, within one
-// document.
+// The visible pairs of one batch row: those within the window and, if kDocuments,
+// within one document.
 template <class Int, bool kDocuments>
 struct Visibility {
   const AttentionGeometry<Int>& g;
@@ -28,8 +28,9 @@ struct Visibility {
     else
       return g.visible(query, key);
   }
-  // True if the key, and so every key before it, is too far back for the query, and so for every
-  // query after it. There are two forms, so that loops over either can hoist their sum.
+  // Whether the key, and hence every key before it, is too far back for the query, and hence for
+  // every query after it. There are two forms, so that loops over either keys or queries can
+  // hoist their sum.
   __device__ __forceinline__ bool key_is_before(Int key, Int query) const {
     if constexpr (kDocuments)
       return key < first_key(query);
@@ -42,15 +43,15 @@ struct Visibility {
     else
       return query > key + g.window;
   }
-  // The first key that the query sees, and so a lower bound for all queries after it.
+  // The first key that the query sees, and hence a lower bound for all queries after it.
   __device__ __forceinline__ Int first_key(Int query) const {
     if constexpr (kDocuments)
       return max(query - g.window, start(query));
     else
       return max(Int{0}, query - g.window);
   }
-  // The last query, up to `last`, in the document of the key or in one before it. The whole warp
-  // calls it, as it searches 32 queries at a time.
+  // The last query, up to `last`, whose document is that of the key or an earlier one. The whole
+  // warp calls it, because it searches 32 queries at a time.
   __device__ __forceinline__ Int last_of_document(Int key, Int last) const {
     Int found = key, end = last + 1;  // the result is in [found, end)
     while (end - found > 1) {

@@ -4,9 +4,9 @@
 #include "kernels/cuda/warpgroup_tile.h"
 #include "runtime/cuda/compute_capability.h"
 
-// The backward pass of flash_backward.cu for compute capability 9.0, by warpgroup products and bulk
-// tile copies. As there, both kernels compute the scores, so that every sum has one owner and one
-// order.
+// The backward pass of flash_backward.cu for compute capability 9.0, by warpgroup products
+// and bulk tile copies. As there, both kernels compute the scores, so that every sum has one
+// owner and one order.
 namespace muo::cuda {
 
 MUO_SHARED_MEMORY
@@ -25,11 +25,11 @@ __device__ __forceinline__ std::byte* aligned_memory() {
 
 struct Maps {
   TileMap q, k, v, dout;
-  TileMap cos, sin;  // if rotary_norm made q and k
+  TileMap cos, sin;  // given if rotary_norm produced q and k
 };
 
-// Number of tiles that are copied after the last: two, cosines and sines of the block's rows, if
-// the gradient is propagated through rotary_norm, else none.
+// Number of tiles that are copied after the last one. If the gradient is propagated through
+// rotary_norm, two: cosines and sines of the block's rows; else none.
 template <int D>
 __device__ __forceinline__ int steps_of_angles(const Rotary& rotary) {
   return D == 128 && rotary.rstd != nullptr ? 2 : 0;
@@ -44,8 +44,8 @@ __device__ __forceinline__ void fetch_angles(std::byte* shared, const Pipeline& 
   pipeline.expect(step, Angles<Shape::kOwn>::kBytes);
   angles<Shape>(shared, step).copy(from, 0, first, 0, pipeline.full(step));
 }
-// Finishes the gradient `sums` of the block's rows `y`, after all tiles have arrived; returns the
-// factor by which it must still be multiplied.
+// Finishes the gradient `sums` of the block's rows `y`, after all tiles have arrived. Returns the
+// factor by which the gradient must still be multiplied.
 template <class Shape, int D>
 __device__ __forceinline__ float finish(Gradients<D>& sums, const typename Shape::Own& y,
                                         std::byte* shared, const Pipeline& pipeline, int steps,
@@ -63,7 +63,7 @@ __device__ __forceinline__ float finish(Gradients<D>& sums, const typename Shape
   return g.scale;
 }
 
-// Results of the first kernel for the second: for each head and tile of queries, -lse / ln 2, the
+// Results of the first kernel for the second. For each head and tile of queries: -lse / ln 2, the
 // dot products of dout and out and, if kDocuments, the start of the query's document.
 template <bool kDocuments>
 struct QueryNumbers {
@@ -91,10 +91,10 @@ struct QueryShape : BlockShape<D, kQueryGroups<D, kDocuments>> {
 };
 
 // A block has 192 queries of one head, a warpgroup 64; tiles of 64 keys and values pass through
-// shared memory, while queries and output gradients stay there. It also computes the dot products
-// of output gradients and outputs. 6 D FLOPs per visible pair; a block reads 6 D bytes per query,
-// and 4 D per key that one of its queries sees. Bound by the operations on scores between products,
-// which are partly hidden by the products of other warpgroups.
+// shared memory, while queries and output gradients stay there. The kernel also computes the dot
+// products of output gradients and outputs. 6 D FLOPs per visible pair; a block reads 6 D bytes per
+// query, and 4 D bytes per key that one of its queries sees. Bound by the operations on scores
+// between products, which the products of other warpgroups partly hide.
 template <int D, bool kDocuments>
 __global__ void __launch_bounds__(QueryShape<D, kDocuments>::kThreads, 1)
     warpgroup_queries_kernel(Backward p, const __grid_constant__ Maps maps, const BF16* out,
@@ -227,7 +227,7 @@ struct KeyShape : BlockShape<D, 2> {
 // gradients pass through shared memory, for each head of the group in turn. Everything is computed
 // transposed, with keys along rows, so that probabilities and score gradients are in the register
 // layout of left operands for dv += P^T dO and dk += dS^T Q. 8 D FLOPs per visible pair; a block
-// reads 4 D bytes per query. Bound like the other kernel.
+// reads 4 D bytes per query. Bound by the same operations as the other kernel.
 template <int D, bool kDocuments>
 __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
     warpgroup_keys_kernel(Backward p, const __grid_constant__ Maps maps, const float* numbers,
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(KeyShape<D, kDocuments>::kThreads, 1)
   const Rows own;
   const int low = first + own.of_group, high = low + kTile - 1;
   const int begin = first / kTile;
-  int last = min(g.t - 1, first + S::kOwn - 1 + g.window);  // last query that sees a key
+  int last = min(g.t - 1, first + S::kOwn - 1 + g.window);  // last query that sees one of the keys
   if constexpr (kDocuments) {
     last =
         Seen<true>::of_row(g, p.starts, row).last_of_document(min(first + S::kOwn, g.t) - 1, last);

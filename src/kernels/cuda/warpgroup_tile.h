@@ -7,14 +7,14 @@
 #include "kernels/cuda/flash_tile.h"
 #include "runtime/cuda/warpgroup.h"
 
-// Building blocks of attention by warpgroup products: tiles that are copied while others are
-// computed with, and the operations on a gradient before it is written.
+// Building blocks of attention by warpgroup products: tiles that are copied while others are used,
+// and the operations on a gradient before it is written.
 namespace muo::cuda::warpgroup {
 
 using flash::Geometry;
 
 inline constexpr int kTile = 64;   // rows per tile, and per warpgroup
-inline constexpr int kStages = 3;  // tiles in shared memory: two are copied, one is computed with
+inline constexpr int kStages = 3;  // tiles in shared memory: two are copied while one is used
 using Sums = flash::Accumulators<1, kTile / 8>;
 template <int D>
 using Gradients = flash::Accumulators<1, D / 8>;
@@ -36,15 +36,15 @@ struct Panels {
 
   __device__ __forceinline__ explicit Panels(std::byte* p) : data(p), address(shared_address(p)) {}
 
-  // Operands that are summed along their rows, from row `first` on, or along the columns of all
-  // rows.
+  // Operands that are summed along their rows, from row `first` on, or along the
+  // columns of all rows.
   __device__ __forceinline__ SharedMatrix rows_from(int first) const {
     return along_rows(address + first * 128);
   }
   __device__ __forceinline__ SharedMatrix columns() const {
     return along_columns(address, kPanelBytes);
   }
-  // Columns 8 chunk + 2 (lane % 4) and the next, those of a lane's sums.
+  // Columns 8 chunk + 2 (lane % 4) and the next one, which are the columns of a lane's sums.
   __device__ __forceinline__ float2 pair(int row, int chunk) const {
     return widened_pair(data + chunk / 8 * kPanelBytes + row * 128 + (chunk ^ row) % 8 * 16 +
                         lane_id() % 4 * 4);
@@ -86,7 +86,7 @@ __device__ __forceinline__ void add_product(Gradients<D>& sums,
   commit_products();
 }
 
-// Numbers of a tile's queries, for the lane's columns. Read them before waiting for products, as
+// The numbers of a tile's queries, for the lane's columns. Read them before waiting for products:
 // reads after that would stall again.
 struct Numbers {
   float2 of[kTile / 8];
@@ -101,7 +101,7 @@ struct Numbers {
   }
 };
 
-// The pipeline of tiles through kStages places in shared memory, each with a barrier for the
+// The pipeline of tiles through kStages slots in shared memory. Each slot has a barrier for the
 // arrival of its tile and one for the warps that release it.
 struct Pipeline {
   static constexpr int kBytes = 2 * kStages * 8;
@@ -124,23 +124,23 @@ struct Pipeline {
     }
     __syncthreads();
   }
-  // One thread calls it, before it starts copies of `bytes` bytes.
+  // One thread calls it before it starts copies of `bytes` bytes.
   __device__ __forceinline__ void expect(int step, int bytes) const {
     if (step >= kStages) wait_for_phase(empty(step), (step / kStages - 1) % 2);
     arrive_expecting(full(step), bytes);
   }
-  // Waits for the tile and returns its place, which ptxas can infer to be uniform.
+  // Waits for the tile and returns its slot, which ptxas can infer to be uniform.
   __device__ __forceinline__ int wait(int step) const {
     wait_for_phase(full(step), step / kStages % 2);
     return __shfl_sync(kAllLanes, step % kStages, 0);
   }
   // Whole warps call it. It needs no __syncwarp(), which would take 5 to 9 % of a kernel's time:
-  // all lanes' reads have entered products since, which a warp issues as one. A warp that skips the
-  // products of a tile that it has read must call __syncwarp() first.
+  // what the lanes have read has meanwhile entered products, which a warp issues as one. A warp
+  // that skips the products of a tile that it has read must call __syncwarp() first.
   __device__ __forceinline__ void release(int step) const {
     if (lane_id() == 0) arrive(empty(step));
   }
-  // Starts, in one thread, copies of the tile after the next, if step + 2 < steps.
+  // Starts, in one thread, copies of the tile after the next one, if step + 2 < steps.
   template <class Fetch>
   __device__ __forceinline__ static void fetch_ahead(int step, int steps, const Fetch& fetch) {
     if (threadIdx.x == 0 && step + 2 < steps) fetch(step + 2, 0);
@@ -148,13 +148,13 @@ struct Pipeline {
   }
 };
 
-// First of the 64 block rows of the warpgroup, and of the 16 rows of the warp.
+// First of the warpgroup's 64 rows of the block, and first of the warp's 16 rows.
 struct Rows {
   int of_group = flash::warp_id() / 4 * kTile;
   int of_warp = flash::warp_id() * 16;
 };
 
-inline constexpr int kAlignment = 1024;  // of tiles, in bytes
+inline constexpr int kAlignment = 1024;  // alignment of tiles, in bytes
 
 // The shared memory of a block of kGroups warpgroups: its own rows of two tensors, then kStages
 // tiles of two others.
@@ -184,7 +184,7 @@ __device__ __forceinline__ void write_gradient(const Gradients<D>& sums, std::by
                           g.t, g.h, [factor](int, int) { return factor; });
 }
 
-// rstd and scale of the rotary_norm that made rows of 128; rstd is null if there was none.
+// rstd and scale of the rotary_norm that produced rows of 128; rstd is null if there was none.
 struct Rotary {
   const float* rstd;
   float scale;
@@ -194,7 +194,7 @@ template <int kRows>
 using Angles = Panels<64, kRows>;
 
 // Propagates the warp's rows of a gradient, which is `factor` times `sums`, from rotary_norm's
-// output `y` to its input (rotary_norm_backward). Row t of a head has rotary.rstd[t * heads].
+// output `y` to its input (rotary_norm_backward). Row t of a head uses rotary.rstd[t * heads].
 template <int kRows>
 __device__ __forceinline__ void rotary_backward(Gradients<128>& sums, const Panels<128, kRows>& y,
                                                 const Angles<kRows>& cos, const Angles<kRows>& sin,

@@ -31,7 +31,7 @@ struct Stochastically {
   }
 };
 
-// Updates the `n` elements from `begin` on, whose masters are w.
+// Updates the `n` elements from `begin` on; w are their masters.
 template <class T, class G, class Rounding>
 void adamw_block(const AdamwArgs& args, const StepScalars& scalars, const Rounding& rounding,
                  float* __restrict w, std::int64_t begin, std::int64_t n) {

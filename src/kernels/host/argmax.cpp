@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kBlock = 64 * simd::kLanes;
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-// If one operand of simd::max is NaN, the result is the second one: the maximum so far.
+// If one operand of simd::max is NaN, the result is the second operand, the maximum so far.
 template <class T>
 float largest(const T* x, std::int64_t n) {
   const simd::F32 lowest = simd::broadcast(kLowest);

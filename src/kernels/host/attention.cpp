@@ -20,8 +20,8 @@ struct Scratch {
   float* v;       // (words of keys, width)
   float* q_t;     // (words of h, kQueries)
   float* out_t;   // (width, kQueries), fp32
-  float* scores;  // (kKeys, kQueries), fp32 exponents of 2; then probabilities, kDepth keys in the
-                  // row of the first
+  float* scores;  // (kKeys, kQueries), fp32 exponents for base 2; later probabilities, kDepth keys
+                  // in the row of the first of them
 };
 
 struct Softmax {
@@ -35,7 +35,7 @@ template <class Operand>
 F32 update(float* scores, Index count, F32& maximum, F32& sum) {
   constexpr Index kDepth = Operand::kDepth;
   const auto score = [&](Index j) { return load(scores + j * kQueries); };
-  // Four chains, as a single one would be bound by the latency of max.
+  // Four chains: a single one would be bound by the latency of max.
   F32 high[4] = {maximum, maximum, maximum, maximum};
   Index j = 0;
   for (; j + 4 <= count; j += 4)

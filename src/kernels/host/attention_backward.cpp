@@ -8,8 +8,9 @@ namespace {
 
 constexpr Index kKeys = 64;  // keys per tile
 
-// Scratch of one (batch row, key-value head). Operands are words (attention_product.h) along the
-// features, the keys or the queries; if a word is one number, identical layouts share memory.
+// Scratch of one (batch row, key-value head). Operands consist of words (attention_product.h)
+// along the features, the keys or the queries; if a word is a single number, operands of identical
+// layout share memory.
 struct Scratch {
   Index k_width;
   Index width;
@@ -25,9 +26,9 @@ struct Scratch {
   float* dq_t;     // (width, kQueries) fp32, without the factor `scale`
   float* p_rows;   // (kKeys, words of kQueries) probabilities, along the queries
   float* ds_rows;  // (kKeys, words of kQueries) gradient of the scaled scores, along the queries
-  float* p;        // (kKeys, kQueries) fp32 scores as exponents of 2
-  float* ds;       // (kKeys, kQueries) fp32 gradient of the probabilities; then of the scaled
-                   // scores, along the keys: words of kDepth keys in the row of the first
+  float* p;        // (kKeys, kQueries) fp32 scores as exponents for base 2
+  float* ds;       // (kKeys, kQueries) fp32 gradient of the probabilities; later of the scaled
+                   // scores, in words along the keys: kDepth keys in the row of the first of them
 
   template <class Operand>
   static Scratch of(Workspace& workspace, Index t, Index h) {
@@ -112,7 +113,7 @@ void add_tile(const Scratch& s, const QueryBlock& block, Index begin, Index end,
   });
 }
 
-// The tensors of one block of queries of one head, from its first query on.
+// The tensors of one head, from the first query of one block of queries on.
 template <class T>
 struct BlockPointers {
   const T* q;
@@ -197,7 +198,7 @@ const KernelRegistration kRegistration(&attention_backward);
 std::int64_t attention_workspace(std::int64_t t, std::int64_t h, DType dtype) {
   Workspace counted;
   dispatch_operand(dtype, [&]<class Operand>() { Scratch::of<Operand>(counted, t, h); });
-  return counted.needed();  // forward never needs more
+  return counted.needed();  // the forward pass never needs more
 }
 
 }  // namespace muo::host

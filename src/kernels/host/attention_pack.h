@@ -7,8 +7,8 @@
 
 #include "kernels/host/attention_product.h"
 
-// Conversions between tensors, as (rows, h) of one head with rows `stride` elements apart, and
-// operands of attention_product.h.
+// Conversions between operands of attention_product.h and tensors, which are given as (rows, h) of
+// one head with rows `stride` elements apart.
 namespace muo::host {
 
 inline Index round_up(Index x, Index multiple) { return (x + multiple - 1) / multiple * multiple; }
@@ -19,8 +19,8 @@ inline Index words(Index n) {
   return round_up(n, Operand::kDepth) / Operand::kDepth;
 }
 
-// Transposes a square of kLanes x kLanes words, by log2(kLanes) rounds that interleave the lower
-// and the upper half of the rows.
+// Transposes a square of kLanes x kLanes words in log2(kLanes) rounds, each of which interleaves
+// the lower and the upper half of the rows.
 template <class Load, class Store>
 inline void transpose_tile(const Load& load_row, const Store& store_row) {
   F32 x[kLanes];
@@ -37,8 +37,8 @@ inline void transpose_tile(const Load& load_row, const Store& store_row) {
     store_row(i, x[i]);
 }
 
-// dst_t(word d, i) <- words along the features of src(i, h), for i < rows; zeros elsewhere in the
-// kLanes x kLanes tiles that are written.
+// dst_t(word d, i) <- words along the features of src(i, h), for i < rows. The other words of the
+// kLanes x kLanes tiles that are written become zero.
 template <class Operand>
 inline void transpose_in(float* dst_t, Index dst_stride, const typename Operand::Element* src,
                          Index stride, Index rows, Index h) {
@@ -89,7 +89,7 @@ inline void transpose_out(T* dst, Index stride, const float* src_t, Index src_st
   }
 }
 
-// Prefetches a row, as the rows of one head are too far apart for the hardware prefetcher.
+// Prefetches a row: the rows of one head are too far apart for the hardware prefetcher.
 template <class T>
 inline void prefetch_row(const T* row, Index h) {
   const auto* bytes = reinterpret_cast<const char*>(row);
@@ -98,7 +98,7 @@ inline void prefetch_row(const T* row, Index h) {
 }
 inline constexpr Index kRowsAhead = 16;
 
-// dst(dst_rows, width) <- words along the features of src(rows, h); zeros elsewhere.
+// dst(dst_rows, width) <- words along the features of src(rows, h). The rest becomes zero.
 template <class Operand>
 inline void pack_rows(float* dst, Index width, Index dst_rows, const typename Operand::Element* src,
                       Index stride, Index rows, Index h) {
@@ -121,7 +121,7 @@ inline void pack_rows(float* dst, Index width, Index dst_rows, const typename Op
 }
 
 // dst(dst_rows, width) <- words along the rows of src(rows, h): a row of dst holds kDepth rows of
-// src. Zeros elsewhere.
+// src. The rest becomes zero.
 template <class Operand>
 inline void pack_columns(float* dst, Index width, Index dst_rows,
                          const typename Operand::Element* src, Index stride, Index rows, Index h) {

@@ -8,9 +8,10 @@
 
 // The matrix products of the host attention, for tensors of fp32 and of bf16.
 //
-// Operands are stored as 32-bit words. A word is an fp32 number or, if the CPU multiplies bf16, two
-// bf16 numbers that are neighbours along the depth of the product, the first in the lower half. One
-// micro-kernel serves both: it broadcasts one operand word by word and reads the other along lanes.
+// Operands are stored as 32-bit words. A word is one fp32 number or, if the CPU multiplies bf16,
+// two bf16 numbers that are neighbours along the depth of the product, the first of them in the
+// lower half. One micro-kernel serves both cases: it broadcasts one operand word by word and reads
+// the other along lanes.
 namespace muo::host {
 
 using Index = std::int64_t;
@@ -20,7 +21,7 @@ using simd::load;
 using simd::store;
 
 // Operands with one number per word (kDepth), for tensors of Element; bf16 is widened. P and dS are
-// rounded to bf16 nevertheless, as operands of a GPU's matrix units are.
+// nevertheless rounded to bf16, as they are for the matrix units of a GPU.
 template <class T>
 struct WideOperand {
   using Element = T;
@@ -29,9 +30,10 @@ struct WideOperand {
   static F32 multiply_add(F32 a, F32 b, F32 sum) { return simd::fma(a, b, sum); }
   // Sixteen words, from consecutive numbers of a row.
   static F32 load_words(const T* p) { return load(p); }
-  // Sixteen words, each from one lane of all vectors; the numbers must be exact in T.
+  // Sixteen words, each from one lane of all vectors; the numbers must be exactly
+  // representable in T.
   static F32 combine(const Group& x) { return x[0]; }
-  // The same for any numbers, which are rounded to T.
+  // The same for arbitrary numbers, which are rounded to T.
   static F32 round(const Group& x) { return simd::rounded<T>(x[0]); }
   // Stores each vector, rounded to T, as words along a row; the rows are `stride` words apart.
   static void store_rows(float* row, Index /*stride*/, const Group& x) { store(row, round(x)); }
@@ -39,9 +41,9 @@ struct WideOperand {
 
 #ifdef __AVX512F__
 // Operands with two bf16 numbers per word, for CPUs with AVX-512 BF16. Sums are fp32. The results
-// differ from those of WideOperand by the order of summation, and because the instructions flush
-// denormals to zero. They are written as assembly, as the compiler rejects its intrinsics for them:
-// this file is compiled for the first CPUs with AVX-512, which lack them.
+// differ from those of WideOperand in the order of summation, and because the instructions flush
+// denormals to zero. The instructions are written in assembly: this file is compiled for the first
+// CPUs with AVX-512, which lack them, so the compiler rejects the intrinsics.
 struct PairedOperand {
   using Element = BF16;
   static constexpr Index kDepth = 2;
@@ -93,8 +95,8 @@ void dispatch_operand(DType dtype, const Body& body) {
   dispatch(dtype, [&]<class T>() { body.template operator()<WideOperand<T>>(); });
 }
 
-// Accumulators of the micro-kernel: 16 of 32 registers, or 12 of 16. With AVX-512 other shapes
-// (12x2, 14x2, 6x4, 4x4, 8x3) measured the same or slower.
+// Accumulators of the micro-kernel: 16 of 32 registers, or 12 of 16. With AVX-512, other shapes
+// (12x2, 14x2, 6x4, 4x4, 8x3) were measured to be no faster.
 #if defined(__AVX512F__)
 inline constexpr int kPanelRows = 8;
 inline constexpr int kPanelVectors = 2;
@@ -143,7 +145,7 @@ inline void panel(float* c, Index ldc, const float* a, Index lda, const float* b
 }
 
 // c(rows, vectors * kLanes) <- factor a(rows, depth) b(depth, vectors * kLanes), or c + a b if
-// kAccumulate; depth in words.
+// kAccumulate. `depth` is in words.
 template <class Operand, bool kUnitRows, bool kAccumulate>
 inline void product(float* c, Index ldc, const float* a, Index lda, const float* b, Index ldb,
                     Index rows, Index vectors, Index depth, float factor = 1.0F) {

@@ -11,15 +11,15 @@
 
 // Common parts of the two directions of the host attention.
 //
-// A block of kQueries queries is processed with one tile of kKeys keys after another. Scores and
+// A block of kQueries queries is processed with tiles of kKeys keys, one after another. Scores and
 // probabilities of a tile are stored transposed, (keys, queries), with queries along the SIMD
-// lanes: maximum, exponential, sum and mask are then vertical operations, and all matrix products
+// lanes. Maximum, exponential, sum and mask are then vertical operations, and all matrix products
 // of the two directions use the same micro-kernel:
 //   S^T  = K Q^T     dP^T = V dO^T     depth: features  lanes: queries
 //   O^T += V^T P^T   dQ^T += K^T dS^T  depth: keys      lanes: queries
 //   dV  += P^T dO    dK  += dS^T Q     depth: queries   lanes: features
 // Every operand is stored as words along the depth of its product. If a word is two bf16 numbers,
-// the backward pass stores K and dS twice, as each enters products with two different depths.
+// the backward pass stores K and dS twice, because each enters products with two different depths.
 namespace muo::host {
 
 inline constexpr float kLog2E = 1.44269504088896340736F;
@@ -33,8 +33,8 @@ inline F32 lane_numbers() {
   return load(kNumbers);
 }
 
-// Allocates blocks of scratch, from a cache line on; each is a multiple of kLanes elements. Default
-// constructed it has no memory, returns null and only counts.
+// Allocates blocks of scratch, starting at a cache line; the size of each is a multiple of kLanes
+// elements. A default-constructed Workspace has no memory: it returns null and only counts.
 class Workspace {
  public:
   Workspace() = default;
@@ -46,7 +46,7 @@ class Workspace {
     const Index at = std::exchange(taken_, taken_ + round_up(count, kLanes));
     return begin_ == nullptr ? nullptr : begin_ + at;
   }
-  // Elements of scratch for all blocks so far, whatever the scratch's alignment.
+  // Elements of scratch for all blocks so far, whatever the alignment of the scratch is.
   [[nodiscard]] Index needed() const { return taken_ + kSlack; }
 
  private:
@@ -55,9 +55,9 @@ class Workspace {
   Index taken_ = 0;
 };
 
-// The queries [first, first + count) of one block and the keys that each sees. Ranges of keys are
-// extended to begin at whole vectors, so that they consist of whole words; the mask hides the keys
-// that are not visible.
+// The queries [first, first + count) of one block and the keys that each of them sees. Ranges of
+// keys are extended to begin at whole vectors, so that they consist of whole words; the mask hides
+// the keys that are not visible.
 struct QueryBlock {
   Index first;
   Index count;
@@ -76,8 +76,8 @@ struct QueryBlock {
 
   [[nodiscard]] Index vectors() const { return (count + kLanes - 1) / kLanes; }
   [[nodiscard]] Index keys_begin() const { return std::max<Index>(0, begins_[0]); }
-  // Rounded up to an even number of keys, as two keys may share a word; the mask hides the extra
-  // one.
+  // Rounded up to an even number of keys, because two keys may share a word; the mask hides the
+  // extra key.
   [[nodiscard]] Index keys_end() const { return first + round_up(count, 2); }
 
   // The range of keys in [begin, end) that any query of the vectors [low, high) may see.
@@ -86,7 +86,7 @@ struct QueryBlock {
     return {std::max(begin, begins_[low]), std::min(end, first + high * kLanes)};
   }
 
-  // Calls body(from, to, vector_begin, vector_end) for each run of keys in [begin, end) that is
+  // Calls body(from, to, vector_begin, vector_end) for each run of keys in [begin, end) that are
   // seen, at least partly, by the same query vectors among [low, high).
   template <class Body>
   void for_runs(Index low, Index high, Index begin, Index end, const Body& body) const {
@@ -103,7 +103,7 @@ struct QueryBlock {
     }
   }
 
-  // Calls for_runs for kPanelVectors vectors at a time, as the micro-kernel processes them.
+  // Calls for_runs for kPanelVectors vectors at a time, which is what the micro-kernel processes.
   template <class Body>
   void for_panel_runs(Index begin, Index end, const Body& body) const {
     for (Index v = 0; v < vectors(); v += kPanelVectors)

@@ -15,17 +15,17 @@
 namespace muo::host {
 namespace {
 
-// After this many columns, 64 terms per lane, fp32 sums are added to a double.
+// After this many columns, i.e. 64 terms per lane, fp32 sums are added to a double.
 constexpr std::int64_t kBlock = 64 * simd::kLanes;
 
-// Up to this softcap the cap itself is the softmax' shift. With a larger one values
-// exp(-2 softcap) (1 - tanh^2) may underflow, so the shift is the largest logit.
+// Up to this softcap, the cap itself is the softmax's shift. With a larger cap, the values exp(-2
+// softcap) (1 - tanh^2) may underflow, so the shift is the largest logit.
 constexpr float kMaxCapShift = 35.0F;
 
-// A column's term in the sum of the softmax, and that term's derivative by the logit.
+// A column's term in the sum of the softmax, and the derivative of that term by the logit.
 struct Term {
   simd::F32 exponential;
-  simd::F32 gradient;  // exponential times the derivative of its exponent
+  simd::F32 gradient;  // the exponential times the derivative of its exponent
 };
 
 class SoftCap {
@@ -41,8 +41,8 @@ class SoftCap {
     const simd::F32 t = value * inverse_;
     return simd::fnma(t, t, simd::broadcast(1.0F));
   }
-  // The term exp(value(x) - softcap) = exp(-softcap r), with r = 1 - tanh = 2 / (exp(2 x / softcap)
-  // + 1) and 1 - tanh^2 = r (2 - r), so that no tanh is computed.
+  // The term exp(value(x) - softcap) = exp(-softcap r), with r = 1 - tanh =
+  // 2 / (exp(2 x / softcap) + 1) and 1 - tanh^2 = r (2 - r), so tanh need not be computed.
   [[nodiscard]] Term below_cap(simd::F32 x) const {
     const simd::F32 two = simd::broadcast(2.0F);
     const simd::F32 u = simd::exp2(simd::min(simd::broadcast(127.0F), x * doubled_));
@@ -56,8 +56,8 @@ class SoftCap {
   simd::F32 cap_, inverse_, doubled_, lowest_;
 };
 
-// Replaces x by the gradients of term(x), which reuse its exponentials. Returns the sum of the
-// exponentials.
+// Replaces x by the gradients of term(x), which reuse the exponentials of the terms. Returns the
+// sum of the exponentials.
 template <class TermOf>
 double exponentiate(float* x, std::int64_t n, const TermOf& term) {
   double total = 0;
@@ -121,17 +121,17 @@ Softmax softmax(float* logits, std::int64_t n, std::int64_t target, float softca
 float row(float* logits, std::int64_t target, const CrossEntropyArgs& args) {
   const std::int64_t padded = args.logits.shape[1];
   if (target < 0) {
-    if (args.write_gradient) std::fill_n(logits, padded, 0.0F);
+    if (args.gradient_scale) std::fill_n(logits, padded, 0.0F);
     return 0.0F;
   }
   const auto [shift, at_target, sum] = softmax(logits, args.vocab, target, args.softcap);
   const double z = double{at_target} - double{shift};
-  if (args.write_gradient) {
+  if (args.gradient_scale) {
+    const double gradient_scale = *args.gradient_scale.as<float>();
     const double probability = std::exp(z) / sum;
     const double t = args.softcap > 0.0F ? double{at_target} / double{args.softcap} : 0.0;
-    simd::scale(logits, static_cast<float>(double{args.gradient_scale} / sum), logits, args.vocab);
-    logits[target] =
-        static_cast<float>(double{args.gradient_scale} * (probability - 1.0) * (1.0 - t * t));
+    simd::scale(logits, static_cast<float>(gradient_scale / sum), logits, args.vocab);
+    logits[target] = static_cast<float>(gradient_scale * (probability - 1.0) * (1.0 - t * t));
     std::fill(logits + args.vocab, logits + padded, 0.0F);
   }
   return static_cast<float>(std::log(sum) - z);
@@ -144,7 +144,7 @@ float row(BF16* logits, std::int64_t target, const CrossEntropyArgs& args) {
   float* wide = scratch.floats(padded);
   simd::copy(wide, logits, padded);
   const float loss = row(wide, target, args);
-  if (args.write_gradient) simd::copy(logits, wide, padded);
+  if (args.gradient_scale) simd::copy(logits, wide, padded);
   return loss;
 }
 

@@ -20,7 +20,7 @@ struct Keys {
   std::int64_t count, stride;
 };
 
-// scores <- the softmax of scale q k^T, not yet divided by its sum, which is returned.
+// scores <- the softmax of scale q k^T, before the division by its sum, which is returned.
 template <class T>
 float exponentials(float* scores, const T* q, const Keys<T>& keys, std::int64_t h, float scale) {
   float highest = std::numeric_limits<float>::lowest();

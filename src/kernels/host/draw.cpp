@@ -13,8 +13,8 @@ namespace {
 
 using Kind = InitialValues::Kind;
 
-// Draws block by block: Philox in vectors of words, then a loop over the words that the compiler
-// vectorises.
+// Draws block by block: Philox in vectors of words, then a loop over the words that the
+// compiler vectorises.
 template <Kind kKind>
 void draw_random(const DrawArgs& args, float* y, std::int64_t begin, std::int64_t n) {
   constexpr std::int64_t kBlock = 256;

@@ -37,7 +37,7 @@ void add_position(const EmbeddingBackwardArgs& args, std::int64_t i, float* row)
                      args.dy.as<T>() + i * c + k * width, row + k * width, width);
 }
 
-// For an fp32 dtable, which holds the sums itself.
+// For an fp32 dtable, in which the sums are accumulated.
 template <class T>
 void add_in_place(const EmbeddingBackwardArgs& args) {
   const std::int64_t n = args.tokens.shape[0], v = args.dtable.shape[0], c = args.dtable.shape[1];
@@ -47,8 +47,8 @@ void add_in_place(const EmbeddingBackwardArgs& args) {
     add_position<T>(args, i, dtable + token_at(args.tokens, i, v) * c);
 }
 
-// A counting sort. `groups` is, for each of v tokens, the end of its positions in the list that
-// follows; then that list: the positions in order, token by token.
+// A counting sort. `groups` starts with v + 1 integers: the first v are, for each token, where its
+// positions end in the list that follows. That list contains all positions, grouped by token.
 void group_tokens(const GroupTokensArgs& args) {
   const std::int64_t n = args.tokens.shape[0], v = args.vocab;
   auto* ends = args.groups.as<std::int32_t>();
@@ -56,7 +56,7 @@ void group_tokens(const GroupTokensArgs& args) {
   std::fill_n(ends, v + 1, 0);
   for (std::int64_t i = 0; i < n; ++i)
     ++ends[token_at(args.tokens, i, v) + 1];
-  std::partial_sum(ends, ends + v + 1, ends);  // now the begin of each token's positions
+  std::partial_sum(ends, ends + v + 1, ends);  // now the beginning of each token's positions
   for (std::int64_t i = 0; i < n; ++i)
     positions[ends[token_at(args.tokens, i, v)]++] = static_cast<std::int32_t>(i);
 }
@@ -67,7 +67,7 @@ std::span<const std::int32_t> positions_of(const EmbeddingBackwardArgs& args, st
   return {ends + args.dtable.shape[0] + 1 + begin, static_cast<std::size_t>(ends[token] - begin)};
 }
 
-// For a bf16 dtable: each row is summed in scratch and stored once, as every store rounds.
+// For a bf16 dtable: each row is summed in scratch and stored once, because every store rounds.
 template <class T>
 void sum_row_by_row(const EmbeddingBackwardArgs& args) {
   const std::int64_t v = args.dtable.shape[0], c = args.dtable.shape[1];

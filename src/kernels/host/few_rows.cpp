@@ -12,13 +12,13 @@ namespace muo::host {
 namespace {
 
 // Elements of d that are computed together, each by its own chain of multiply-adds: enough to hide
-// their latency and to use each loaded operand several times. The kColumns rows of b stay in the
-// first-level cache for all rows of a.
+// the latency of multiply-adds and to use each loaded operand several times. The kColumns rows of b
+// stay in the first-level cache for all rows of a.
 constexpr std::size_t kRows = 2;
 constexpr std::size_t kColumns = 4;
 
 // Calls put(row, column, a[row] . b[column]). Each dot product has sixteen partial sums, which are
-// added at the end, whatever the numbers of rows and columns.
+// added at the end, whatever the numbers of rows and columns are.
 template <std::size_t kM, std::size_t kN, class In, class Put>
 void dots(const In* a, const In* b, std::int64_t k, const Put& put) {
   simd::F32 sums[kM][kN];

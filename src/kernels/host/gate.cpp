@@ -14,7 +14,7 @@ namespace {
 
 float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
 
-// A scalar dot product, as the gates read a dozen channels, too few for vectors.
+// A scalar dot product: gates read a dozen channels, which are too few for vectors.
 template <class X, class W>
 float short_dot(const X* x, const W* w, std::int64_t n) {
   float sum = 0;
@@ -23,7 +23,7 @@ float short_dot(const X* x, const W* w, std::int64_t n) {
   return sum;
 }
 
-using WeightSums = std::array<double, kMaxGateWeights>;  // over all rows
+using WeightSums = std::array<double, kMaxGateWeights>;  // sums over all rows
 
 // dx[j] += sum over gates k of dz(k) w[k, j]; dw[k, j] += dz(k) x[j].
 template <class T, class W, class Gate>
@@ -50,7 +50,7 @@ void put(G* out, const double* values, std::int64_t n, bool accumulate) {
   }
 }
 
-// Calls row(i, entry) for each token i: entry is its row of the table.
+// Calls row(i, entry) for each token i, where `entry` is the row of the table for that token.
 template <class Row>
 void for_token_rows(const Tensor& tokens, const Tensor& table, const Row& row) {
   dispatch(table.dtype, [&]<class T>() {
@@ -98,7 +98,7 @@ void smear(const SmearArgs& args) {
   const auto* positions = data_or_null<std::int32_t>(args.positions);
   const auto* starts = data_or_null<std::int32_t>(args.starts);
   dispatch(args.x.dtype, [&]<class T>() {
-    const auto before = [&](std::int64_t i) -> const T* {  // x of the position before, or null
+    const auto before = [&](std::int64_t i) -> const T* {  // x of the previous position, or null
       const std::int64_t row = i / steps;
       const std::int64_t position =
           i % steps + (positions == nullptr ? 0 : std::int64_t{positions[row]});

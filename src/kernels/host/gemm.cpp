@@ -14,7 +14,7 @@ namespace {
 
 // Block sizes of bf16 products that are computed in fp32: operands are widened into scratch block
 // by block, and a bf16 result exists in fp32 one block at a time. The sizes keep widened data in or
-// near the caches and the cost of widening at a few percent of the product's.
+// near the caches, and the cost of widening at a few percent of the product's cost.
 constexpr std::int64_t kRows = 1024;
 constexpr std::int64_t kColumns = 512;
 constexpr std::int64_t kDepth = 512;
@@ -53,15 +53,16 @@ void multiply_widened(const Product& p, MatrixBlock<const BF16> whole_a,
     }
 }
 
-// If an operand is read down its columns (a transposed a, a plain b) and its rows are multiples of
-// 4 KiB, a column's elements map to the same few sets of each cache, and a product takes up to
-// twice as long. So kPanel columns at a time are copied to rows of another length.
+// If an operand is read along its columns (a transposed a, a plain b) and its rows are
+// multiples of 4 KiB long, the elements of a column map to the same few sets of each cache, and
+// a product takes up to twice as long. To avoid this, kPanel columns at a time are copied to
+// rows of another length.
 constexpr std::int64_t kPanel = 1024;
 
 template <class In>
 class Panel {
  public:
-  // True if copying pays; `uses`: multiply-adds per copied number.
+  // Whether copying pays off; `uses` is the number of multiply-adds per copied number.
   static bool is_faster(std::int64_t columns, std::int64_t rows, std::int64_t uses) {
     return columns % kPanel == 0 && columns * kSize % 4096 == 0 && rows <= kMaxRows && uses >= 32;
   }
@@ -104,8 +105,8 @@ void multiply_by_panels(const Product& p, MatrixBlock<const In> a, MatrixBlock<c
                         MatrixBlock<T>{d.data + i * d.stride, d.stride});
 }
 
-// T is the type of c and d, In that of the operands. All choices depend on the arguments and the
-// CPU alone, so every run gives the same bits.
+// T is the type of c and d, In that of the operands. All choices depend only on the arguments and
+// the CPU, so every run gives the same bits.
 template <class In, class T>
 void multiply(const Product& p, const In* a, const In* b, const T* c, T* d) {
   const MatrixBlock<const In> whole_a{a, p.transpose_a ? p.m : p.k};

@@ -6,10 +6,10 @@
 #include "kernels/host/onednn.h"
 #include "kernels/host/simd_bf16.h"
 
-// Blocks of bf16 products, for CPUs that multiply fp32 only.
+// Blocks of bf16 products, for CPUs that can multiply only fp32.
 namespace muo::host {
 
-// `rows` x `columns` of op(x) from (row, column) on, widened into `scratch` in x's memory layout.
+// Widens `rows` x `columns` of op(x) from (row, column) on into `scratch`, in x's memory layout.
 inline MatrixBlock<const float> widened(float* scratch, MatrixBlock<const BF16> x, bool transposed,
                                         std::int64_t row, std::int64_t column, std::int64_t rows,
                                         std::int64_t columns) {
@@ -22,7 +22,7 @@ inline MatrixBlock<const float> widened(float* scratch, MatrixBlock<const BF16> 
   return {scratch, columns};
 }
 
-// d <- bf16(product + beta c), the only rounding. c is null if it is ignored.
+// d <- bf16(product + beta c), with a single rounding. c is null if it is ignored.
 inline void round_block(MatrixBlock<BF16> d, MatrixBlock<const BF16> c, float beta,
                         MatrixBlock<const float> product, std::int64_t rows, std::int64_t columns) {
   const simd::F32 factor = simd::broadcast(beta);

@@ -2,9 +2,9 @@
 
 namespace muo::host {
 
-// PyTorch's lerp, whose form depends on the weight: a + w (b - a) for w < 0.5, else
+// PyTorch's lerp, whose form depends on the weight: a + w (b - a) for w < 0.5, otherwise
 // b - (b - a) (1 - w). The form is chosen once, so that loops over elements have no branch: both
-// are base + factor (b - a), with base a or b.
+// forms are base + factor (b - a), where base is a or b.
 class Lerp {
  public:
   explicit Lerp(float weight)

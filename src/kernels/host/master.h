@@ -10,16 +10,16 @@
 #include "kernels/update_squares.h"
 #include "runtime/tensor.h"
 
-// Access to master weights, which are fp32, or split between a uint16 weight and the replica
-// (base/split_float.h) and joined to fp32 a block at a time.
+// Access to master weights, which are either fp32, or split between a uint16 weight and the replica
+// (base/split_float.h) and joined to fp32 one block at a time.
 namespace muo::host {
 
 inline constexpr std::int64_t kMasterBlock = 512;
 using MasterBlock = std::array<float, kMasterBlock>;
 
 // Calls body(values, begin, count) for blocks of at most kMasterBlock elements [begin, begin +
-// count) of [from, to). `values` are their fp32 masters, which body writes, and reads if kReads;
-// then updates the replica.
+// count) of [from, to). `values` are the fp32 masters of the block; body writes them, and reads
+// them if kReads. Updates the replica afterwards.
 template <bool kReads, class Body>
 void with_master(const Tensor& weight, const Tensor& replica, std::int64_t from, std::int64_t to,
                  const Body& body) {
@@ -79,7 +79,7 @@ inline void zero_squares(const Tensor& squares) {
 }
 
 // Calls body(values, begin, count) as with_master does, for all elements, and fills `squares`
-// (MuonCommitArgs::squares), with MuonCommitArgs::u or null as `u`.
+// (MuonCommitArgs::squares). `u` is MuonCommitArgs::u or null.
 template <class Body>
 void commit_master(const Tensor& weight, const Tensor& replica, const float* u,
                    const Tensor& squares, const Body& body) {

@@ -14,9 +14,9 @@ void write_metrics(const WriteMetricsArgs& args) {
   const std::int64_t slot = scalars->step % metrics_slots(args.ring);
   MetricsRecord& record = args.ring.as_struct<MetricsRecord>()[slot];
   std::atomic_ref<std::int64_t> sequence(record.sequence);
-  // Marks the record as being written, so that a reader that is one turn of the ring behind does
-  // not use a mix of two records. The exchange acquires, so that no write below moves before it (a
-  // fence would do too, but TSan does not support fences).
+  // Marks the record as being written, so that a reader that lags by one turn of the ring does not
+  // use a mix of two records. The exchange acquires, so that no write below moves before it (a
+  // fence would also do, but TSan does not support fences).
   sequence.exchange(0, std::memory_order_acq_rel);
   fill_record(*scalars, args.totals.as<double>(), args.totals.numel(), record);
   if (args.squares)

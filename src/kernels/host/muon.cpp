@@ -45,7 +45,7 @@ void nesterov(T* __restrict x, const G* __restrict g, const M* __restrict m,
   }
 }
 
-// Root mean square of the rows' norms, to which MuonEq scales each row.
+// Root mean square of the rows' norms; MuonEq scales each row to it.
 double mean_norm(const float* norms, std::int64_t rows) {
   double total = 0;
   for (std::int64_t i = 0; i < rows; ++i)
@@ -58,7 +58,7 @@ double row_factor(const MuonNormalisation& how, double target, float norm) {
   return how.equilibrate ? target / std::max(static_cast<double>(norm), kMuonRowFloor) : 1.0;
 }
 
-// `norms`: of the rows of x (rows, columns).
+// `norms` are the norms of the rows of x (rows, columns).
 void normalise(const MuonNormalisation& how, float* x, const float* norms, std::int64_t rows,
                std::int64_t columns) {
   const double target = mean_norm(norms, rows);
@@ -75,7 +75,7 @@ void normalise(const MuonNormalisation& how, float* x, const float* norms, std::
   }
 }
 
-// In bf16 the factor and the product are rounded, and the norm is that of the rounded values.
+// In bf16, the factor and the product are rounded, and the norm is that of the rounded values.
 void normalise(const MuonNormalisation& how, BF16* x, const float* norms, std::int64_t rows,
                std::int64_t columns) {
   const double target = mean_norm(norms, rows);
@@ -216,7 +216,7 @@ void store(BF16& m, float value, const RoundingNoise& noise, std::int64_t i) {
   m = round_stochastically(value, first_noise(noise(i)));
 }
 
-// Updates the `n` elements from `begin` on, whose masters are w.
+// Updates the `n` elements from `begin` on; w are their masters.
 template <class M, class G>
 void commit_block(const MuonCommitArgs& args, const StepScalars& scalars,
                   const RoundingNoise& noise, float* __restrict w, std::int64_t begin,

@@ -16,7 +16,8 @@
 #include "base/system_error_text.h"
 #include "kernels/host_kernels.h"
 
-// A function of OpenMP, which oneDNN uses. Declared here, because clang does not find g++'s omp.h.
+// A function of OpenMP, which oneDNN uses. It is declared here, because clang does not find
+// the omp.h of g++.
 extern "C" void omp_set_num_threads(int count);  // NOLINT(readability-identifier-naming)
 
 namespace muo::host {
@@ -24,7 +25,7 @@ namespace {
 
 using dnnl::memory;
 
-// Makes oneDNN use the calling thread only; OpenMP stores the team size per calling thread.
+// Makes oneDNN use only the calling thread; OpenMP stores the team size per calling thread.
 void use_one_thread() {
   thread_local const bool alone = (omp_set_num_threads(1), true);
   static_cast<void>(alone);
@@ -49,8 +50,8 @@ dnnl::engine& cpu() {
 }
 
 #ifdef __x86_64__
-// True if oneDNN uses kernels for `isa` on this CPU, or for an ISA that includes it: the values are
-// bit sets.
+// Whether oneDNN uses kernels for `isa`, or for an ISA that includes it, on this CPU. The
+// values are bit sets.
 bool runs(dnnl::cpu_isa isa) {
   const auto wanted = static_cast<unsigned>(isa);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
@@ -58,28 +59,28 @@ bool runs(dnnl::cpu_isa isa) {
 bool is_amd() { return __builtin_cpu_is("amd") != 0; }
 constexpr const char* kLeastCpu = "CPUs without AVX2";
 #else
-bool runs(dnnl::cpu_isa /*isa*/) { return false; }  // all ISAs are x86's
+bool runs(dnnl::cpu_isa /*isa*/) { return false; }  // all ISAs are x86 ISAs
 bool is_amd() { return false; }
 constexpr const char* kLeastCpu = "this kind of CPU";
 #endif
 
 // oneDNN chooses the first implementation that supports a problem: blocked products. On a CPU
-// without AMX the implementation of `*_gemm` measured up to 10 % faster for fp32 results and for
-// long sums of few columns (docs/experiments.md); otherwise it is slower, as it rounds a copy of
-// the result.
+// without AMX, the `*_gemm` implementation was measured to be up to 10 % faster for fp32 results
+// and for long sums of few columns (docs/experiments.md). Otherwise it is slower, because it rounds
+// a copy of the result.
 bool prefers_gemm(const Problem& p) {
   return runs(dnnl::cpu_isa::avx512_core_bf16) && !runs(dnnl::cpu_isa::avx512_core_amx) &&
          (!p.rounds || p.k >= 8 * p.n);
 }
 
-// True for a single row of a transposed a, or a single column of d, with a stride: the blocked
-// products of oneDNN 3.7 treat its elements as contiguous.
+// Whether there is a single row of a transposed a, or a single column of d, that has a stride: the
+// blocked products of oneDNN 3.7 treat the elements of such a vector as contiguous.
 bool has_strided_vector(const Problem& p) {
   return (p.m == 1 && p.transpose_a && p.stride_a != 1) || (p.n == 1 && p.stride_d != 1);
 }
 
-// The implementation for d <- alpha a b + beta d. Version 3 has neither a separate operation
-// descriptor nor output scales.
+// Returns the implementation for d <- alpha a b + beta d. oneDNN 3 has neither separate operation
+// descriptors nor output scales.
 dnnl::matmul::primitive_desc choose(const memory::desc& a, const memory::desc& b,
                                     const memory::desc& d, const Problem& p) {
   const auto alpha = std::bit_cast<float>(p.alpha), beta = std::bit_cast<float>(p.beta);
@@ -122,7 +123,7 @@ class Matmul {
 
   void operator()(const BF16* a, const BF16* b, void* d) {
     thread_local dnnl::stream stream(cpu());
-    // oneDNN's interface lacks pointers to const, but only reads sources.
+    // oneDNN only reads sources, but its interface lacks pointers to const.
     a_.set_data_handle(const_cast<BF16*>(a));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
     b_.set_data_handle(const_cast<BF16*>(b));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
     d_.set_data_handle(d);
@@ -160,9 +161,9 @@ void matmul(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16>
   }
 }
 
-// Makes oneDNN create all its fp32 kernels, which takes 17 MB in 60 maps and happens at the first
-// product for each pair of transpositions. If oneDNN gets no memory there, it calls a null pointer;
-// so this first checks that there is enough.
+// Makes oneDNN create all its fp32 kernels, which take 17 MB in 60 maps. Otherwise it creates them
+// at the first product for each pair of transpositions. If it gets no memory for them, it calls a
+// null pointer, so this first checks that there is enough.
 void make_kernels() {
   constexpr std::size_t kRoom = std::size_t{32} << 20;
   void* const room =
@@ -203,8 +204,8 @@ void product(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16
 }
 
 bool multiplies_bf16() {
-  // Without AMX the bf16 rate is twice fp32's on Zen 4 and later. On Intel's CPUs it equals fp32's,
-  // and oneDNN does not reach it (docs/experiments.md).
+  // Without AMX, the bf16 rate is twice the fp32 rate on Zen 4 and later. On Intel's CPUs it equals
+  // the fp32 rate, and oneDNN does not reach it (docs/experiments.md).
   static const bool fast = runs(dnnl::cpu_isa::avx512_core_amx) || (has_avx512_bf16() && is_amd());
   return fast;
 }

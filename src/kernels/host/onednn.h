@@ -4,8 +4,8 @@
 
 #include "base/dtype.h"
 
-// Matrix products by oneDNN, each on its caller's thread only, as a device is one thread. Equal
-// calls give equal bits.
+// Matrix products by oneDNN, each only on the thread of its caller, because a device is one thread.
+// Equal calls give equal bits.
 namespace muo::host {
 
 // A product of one matrix of a batch; beta is 0 if old contents of d are ignored.
@@ -23,7 +23,7 @@ struct MatrixBlock {
 };
 
 // d (m, n) <- alpha op(a) op(b) + beta d, with sums in fp32 and one rounding. k must be positive,
-// and d must overlap neither a nor b. bf16 products need multiplies_bf16(). Throws Error.
+// and d must not overlap a or b. bf16 products need multiplies_bf16(). Throws Error.
 void product(const Product& p, MatrixBlock<const float> a, MatrixBlock<const float> b,
              MatrixBlock<float> d);
 void product(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16> b,
@@ -31,10 +31,10 @@ void product(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16
 void product(const Product& p, MatrixBlock<const BF16> a, MatrixBlock<const BF16> b,
              MatrixBlock<BF16> d);
 
-// True if this CPU multiplies bf16 faster than fp32. Respects DNNL_MAX_CPU_ISA.
+// Whether this CPU multiplies bf16 faster than fp32. Respects DNNL_MAX_CPU_ISA.
 bool multiplies_bf16();
 
-// True if this CPU has AVX-512 BF16. Respects DNNL_MAX_CPU_ISA.
+// Whether this CPU has AVX-512 BF16. Respects DNNL_MAX_CPU_ISA.
 bool has_avx512_bf16();
 
 }  // namespace muo::host

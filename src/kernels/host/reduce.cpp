@@ -8,8 +8,8 @@
 namespace muo::host {
 namespace {
 
-// Sums x in doubles. `add(accumulator, x)` returns the new accumulator, and must leave it unchanged
-// in lanes where x is 0.
+// Sums x in doubles. `add(accumulator, x)` returns the new accumulator; it must leave lanes
+// unchanged in which x is 0.
 template <class T, class Add>
 double reduce(const T* x, std::int64_t n, const Add& add) {
   constexpr std::int64_t kStep = 2 * simd::kLanes;
@@ -30,8 +30,9 @@ void put(double* out, bool accumulate, double value) { *out = accumulate ? *out 
 
 void sum(const SumArgs& args) {
   const auto add = [](simd::F64 a, simd::F64 x) { return a + x; };
+  const double scale = args.scale ? double{*args.scale.as<float>()} : 1.0;
   put(args.out.as<double>(), args.accumulate,
-      args.scale * reduce(args.x.as<float>(), args.x.numel(), add));
+      scale * reduce(args.x.as<float>(), args.x.numel(), add));
 }
 
 void sum_squares(const SumSquaresArgs& args) {

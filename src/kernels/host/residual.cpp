@@ -48,7 +48,7 @@ void mix_norm_backward_of(const MixNormBackwardArgs& args) {
   const F32 beta = simd::broadcast(args.sign * value_or(args.beta, 0.0F));
   const bool has_alpha{args.alpha}, has_beta{args.beta};
   const auto* rstd = args.rstd.as<float>();
-  double dalpha = 0, dbeta = 0;  // sums over a row are fp32, sums over rows fp64
+  double dalpha = 0, dbeta = 0;  // sums within a row are fp32, sums over rows fp64
   for (std::int64_t row = 0; row < args.dx.shape[0]; ++row) {
     const auto of = [&](const Tensor& tensor) { return tensor.as<T>() + row * c; };
     T* dx = of(args.dx);

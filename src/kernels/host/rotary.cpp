@@ -40,8 +40,8 @@ float rotate_and_normalise(T* x, const T* cos, const T* sin, std::int64_t half, 
     const simd::F32 s = simd::load(sin + j, lanes);
     return {simd::fma(x1, c, x2 * s), simd::fnma(x1, s, x2 * c)};
   };
-  // fp32 results of the rotation are stored in between, which is faster; bf16 is rotated twice, as
-  // a store would round it.
+  // In fp32, the results of the rotation are stored in between, which is faster. In bf16 the
+  // rotation is computed twice, because a store would round it.
   constexpr bool kStored = std::is_same_v<T, float>;
   simd::F32 squares = simd::broadcast(0.0F);
   simd::for_lanes(half, [&](std::int64_t j, auto lanes) {

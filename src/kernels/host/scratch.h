@@ -7,11 +7,12 @@
 
 namespace muo::host {
 
-// Scratch memory of a kernel that is reused between calls; declare it thread_local. Aligned to
-// cache lines, as vectors across two lines cost twice. It only grows.
+// Scratch memory of a kernel that is reused between calls; declare it thread_local. It only
+// grows. It is aligned to cache lines, because accesses to vectors that straddle two lines
+// cost twice as much.
 class Scratch {
  public:
-  // At least `count` uninitialised floats, valid until the next call.
+  // Returns at least `count` uninitialised floats, valid until the next call.
   float* floats(std::int64_t count) {
     if (count > size_) {
       memory_.reset();  // before the allocation, so that the two never coexist

@@ -15,11 +15,11 @@ inline namespace portable {}
 
 // Vectors of sixteen floats for the host kernels: one AVX-512 register, two AVX2 registers, or four
 // registers of other CPUs. simd_portable.h specifies each function. Lanes, order of reductions and
-// rounding are the same in every build; every multiply-add that shall be fused is written as fma().
+// rounding are the same in every build; every multiply-add that is to be fused is written as fma().
 namespace muo::simd {
 
-// Within 1 ulp for results in the normal range; 0 for x < -87.33 (no denormal results, which
-// would be slow), infinity for x > 88.73, NaN for NaN. Reduction and polynomial of Moshier's
+// Within 1 ulp for results in the normal range; 0 for x < -87.33 (no denormal results, which would
+// be slow), infinity for x > 88.73, NaN for NaN. Uses the reduction and polynomial of Moshier's
 // Cephes library (expf).
 inline F32 exp(F32 x) {
   const F32 clamped = min(broadcast(89.0F), max(broadcast(-88.0F), x));
@@ -51,7 +51,7 @@ inline F32 exp2(F32 x) {
   return select_less(x, broadcast(-126.0F), broadcast(0.0F), p * power_of_low_bits(shifted));
 }
 
-// Within 2 ulp; NaN for NaN. Near zero the polynomial of Cephes' tanhf.
+// Within 2 ulp; NaN for NaN. Near zero, the polynomial is that of Cephes' tanhf.
 inline F32 tanh(F32 x) {
   const F32 magnitude = abs(x);
   const F32 z = x * x;

@@ -85,7 +85,7 @@ inline __m256 power_of_two(__m256i n) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
 inline __m256 scale_by_power(__m256 a, __m256 n) {
-  // Two factors, as 2^n alone may not be a normal number.
+  // Two factors, because 2^n alone may not be a normal number.
   const __m256i k = _mm256_cvtps_epi32(n);
   const __m256i half = _mm256_srai_epi32(k, 1);
   return a * power_of_two(half) * power_of_two(_mm256_sub_epi32(k, half));

@@ -69,7 +69,7 @@ inline F32 power_of_low_bits(F32 shifted) {
 }
 
 namespace detail {
-// Masked intrinsics, as g++ 12's unmasked ones read an undefined register and warn about it.
+// Uses masked intrinsics: g++ 12's unmasked ones read an undefined register and warn about it.
 template <int kHalf>
 inline __m256 half(__m512 a) {
   const __m512d bits = _mm512_castps_pd(a);

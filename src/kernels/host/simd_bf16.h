@@ -7,7 +7,7 @@
 #include "base/dtype.h"
 #include "kernels/host/simd.h"
 
-// bf16 in memory, fp32 in registers: only a kernel's loads and stores depend on the storage type.
+// bf16 in memory, fp32 in registers: only loads and stores of a kernel depend on the storage type.
 // Rounds to nearest, ties to even, with the bits of to_bf16 (base/dtype.h); the CPU's instruction
 // (vcvtneps2bf16) would flush denormals.
 namespace muo::simd {
@@ -26,10 +26,10 @@ inline void store(BF16* p, F32 a, FirstLanes lanes) {
   std::copy_n(some.data(), lanes.count, p);
 }
 
-// Every lane rounded to bf16, as by storing and loading it.
+// Rounds every lane to bf16, as storing and loading it does.
 inline F32 round_to_bf16(F32 a) { return widen_bf16(narrow_bf16(a)); }
 
-// Every lane rounded to T, as by storing and loading it.
+// Rounds every lane to T, as storing and loading it does.
 template <class T>
 inline F32 rounded(F32 a) {
   if constexpr (std::is_same_v<T, BF16>)
@@ -61,8 +61,8 @@ inline void add_scaled(Z* z, float a, const X* x, const Y* y, std::int64_t n) {
   });
 }
 
-// Sum of x(i) y(i) in 64 partial sums, added up in a fixed order. x(i, lanes) and y(i, lanes)
-// return the elements from i on.
+// Sum of x(i) y(i) in 64 partial sums, which are added in a fixed order. x(i, lanes) and y(i,
+// lanes) return the elements from i on.
 template <class X, class Y>
 inline float dot_of(const X& x, const Y& y, std::int64_t n) {
   constexpr AllLanes kAll;

@@ -10,7 +10,7 @@
 
 #include "kernels/host/simd_lanes.h"
 
-// The specification of every function, without intrinsics, in vectors of four floats like NEON's.
+// Specifies every function, without intrinsics, with vectors of four floats like those of NEON.
 // simd_avx2.h and simd_avx512.h give the same bits, except for NaNs that result from arithmetic.
 namespace muo::simd::portable {
 
@@ -44,7 +44,7 @@ struct WideWords {
 };
 
 namespace detail {
-// Unrolled by hand, as g++ does not vectorise calls in a loop over a vector's elements.
+// Unrolled by hand: g++ does not vectorise calls in a loop over a vector's elements.
 template <class F>
 inline F32 each(const F& f, auto... x) {
   return {{f(x.q[0]...), f(x.q[1]...), f(x.q[2]...), f(x.q[3]...)}};
@@ -121,7 +121,7 @@ inline F32 fma(F32 a, F32 b, F32 c) {  // a b + c
 inline F32 fnma(F32 a, F32 b, F32 c) {  // c - a b
   return detail::each([](auto x, auto y, auto z) { return detail::fma(-x, y, z); }, a, b, c);
 }
-// The result is b if either is NaN, or if both are zeros.
+// The result is b if a or b is NaN, or if both are zeros.
 inline F32 min(F32 a, F32 b) {
   return detail::each([](auto x, auto y) { return x < y ? x : y; }, a, b);
 }
@@ -164,7 +164,7 @@ inline F32 scale_by_power(F32 a, F32 n) {
   };
   return detail::each(
       [&](auto x, auto y) {
-        // Two factors, as 2^n alone may not be a normal number.
+        // Two factors, because 2^n alone may not be a normal number.
         const auto k = __builtin_convertvector(y, detail::Integers);
         return x * power_of_two(k >> 1) * power_of_two(k - (k >> 1));
       },
@@ -211,7 +211,7 @@ inline double sum(F64 a) {  // in the order of the sum of floats
   return s[0] + s[1];
 }
 
-// The elements of a and b alternately: first those of the lower halves, then of the upper halves.
+// Alternating elements of a and b: first those of the lower halves, then those of the upper halves.
 inline std::pair<F32, F32> interleave(F32 a, F32 b) {
   const auto low = [](detail::Quad x, detail::Quad y) {
     return __builtin_shufflevector(x, y, 0, 4, 1, 5);

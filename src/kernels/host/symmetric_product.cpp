@@ -12,12 +12,12 @@ namespace muo::host {
 namespace {
 
 // Rows per product: few enough that little above the diagonal is computed, and enough for the
-// library to be fast. For n = 256 to 1536, 64 to 128 measured the same.
+// library to be fast. For n = 256 to 1536, 64 to 128 rows were measured to be equally fast.
 constexpr std::int64_t kRows = 96;
 constexpr std::int64_t kDepth = 512;  // columns of bf16 operands that are widened at a time
 constexpr std::int64_t kTile = 32;
 
-// The lower triangle of d (n, n) <- alpha op(a) b + beta d, with b = op(a)^T if it is null.
+// The lower triangle of d (n, n) <- alpha op(a) b + beta d, where b is op(a)^T if it is null.
 template <class In, class T>
 void lower_triangle(Product p, MatrixBlock<const In> a, MatrixBlock<const In> b, MatrixBlock<T> d) {
   if (b.data == nullptr) {
@@ -44,8 +44,8 @@ void finish(T* d, float diagonal, std::int64_t n) {
           d[j * n + i] = d[i * n + j];
 }
 
-// The sum over k is fp32: operands are widened kDepth columns at a time, and the whole result
-// exists in fp32.
+// The sum over k is in fp32: operands are widened kDepth columns at a time, and the whole
+// result exists in fp32.
 void multiply_widened(const Product& p, const BF16* a, const BF16* b, const BF16* c, BF16* d) {
   thread_local Scratch scratch;
   float* sum = scratch.floats(p.n * p.n + 2 * p.n * kDepth);

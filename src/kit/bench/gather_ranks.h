@@ -16,9 +16,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PhaseClock, last, elapsed, marks, thread_last
 
 namespace muo::kit {
 
-// Gathers the elements of `by_rank` that belong to other processes' ranks, on process 0 only.
-// `by_rank` has an element for each rank of the world. Collective. `processes` null: all ranks are
-// in this process, so nothing is done.
+// Gathers, on process 0 only, the elements of `by_rank` that belong to ranks of other processes.
+// `by_rank` has an element for each rank of the world. Collective. If `processes` is null, all
+// ranks are in this process and nothing is done.
 template <class T>
 void gather_ranks(ProcessGroup* processes, std::string_view site, std::vector<T>& by_rank) {
   if (processes == nullptr) return;

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kMinShare = 5e-4;  // smallest share of work that the text lists
+constexpr double kMinShare = 5e-4;  // smallest share of the work that the text lists
 
 bool is_attention(const OperationTime& row) { return row.name.starts_with("attention"); }
 
@@ -32,16 +32,16 @@ const std::array<Stage, 4> kOptimizer = {{{"compute", {"begin", "update"}},
                                           {"commit", {"commit", "finish"}},
                                           {"gather", {"gather"}}}};
 
-// Seconds per step, mean over devices.
+// Seconds per step, averaged over devices.
 struct Summary {
   double step = 0;
-  double work = 0;  // in which threads ran operations; the next four are parts of it
+  double work = 0;  // time in which threads ran operations; the next four are parts of it
   double gemm = 0;
   double attention = 0;
   double optimizer_gemm = 0;
   std::array<double, kOptimizer.size()> optimizer{};
   double other_devices = 0;  // waiting for other devices, in collectives
-  double processor = 0;      // waiting for a processor, in other operations
+  double processor = 0;      // waiting for a core, in other operations
 
   [[nodiscard]] double whole_optimizer() const {
     return std::accumulate(optimizer.begin(), optimizer.end(), 0.0);
@@ -68,7 +68,7 @@ Summary summarise(const StepTimes& times, double per_step) {
   return out;
 }
 
-// Factor that turns sums over all ranks and steps into means.
+// The factor that turns sums over all ranks and steps into means.
 double mean_factor(const trainer::RunConfig& run, std::int64_t steps) {
   return 1 / (static_cast<double>(run.world()) * static_cast<double>(steps));
 }
@@ -127,8 +127,8 @@ std::string operations_text(const trainer::RunConfig& run, const StepTimes& time
   const auto share_of_step = [&](double seconds) { return percent_text(seconds / all.step); };
   const auto share_of_work = [&](double seconds) { return percent_text(seconds / all.work); };
   std::string out = fmt::format(
-      "a device's step of {:.3f} ms: operations {}, waiting for other devices {}, for a processor\n"
-      "{}, between operations {}. Operations, by the time that their thread ran:\n{}",
+      "a device's step of {:.3f} ms: operations {}, waiting for other devices {}, for a core\n"
+      "{}, between operations {}. Operations, by the running time of their threads:\n{}",
       1e3 * all.step, share_of_step(all.work), share_of_step(all.other_devices),
       share_of_step(all.processor), share_of_step(all.between()), table.text());
   out += fmt::format(

@@ -41,14 +41,14 @@ std::int64_t largest(Params params) {
   return elements;
 }
 
-// Returns the parameters' indices in the order in which backward completes the gradients.
+// Returns the indices of the parameters in the order in which backward completes their gradients.
 std::vector<std::size_t> backward_order(Params params) {
   std::vector<std::size_t> all(params.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   return optim::strategies::backward_order(params, std::move(all));
 }
 
-// One rank's updates, with copies of random gradients in place of a backward pass.
+// The updates of one rank, with copies of random gradients in place of a backward pass.
 class Updates {
  public:
   Updates(RankContext& rank, const optim::ShardingPlan& plan, Params params, Arena& arena)
@@ -123,8 +123,8 @@ class Updates {
     for (std::int64_t i = 0; i < n; ++i)
       fingerprint(rank_.compute, {.out = fingerprints_.elements(i, 1),
                                   .x = tensor_of(static_cast<std::size_t>(i))});
-    // A copy into memory that is not pinned may block until the GPU is idle, which waits for peers
-    // that have not launched their part of a collective: a deadlock.
+    // A copy into memory that is not pinned may block until the GPU is idle, while the GPU waits
+    // for peers that have not launched their part of a collective: a deadlock.
     const Tensor out = copied_->tensor().elements(0, n);
     rank_.compute.copy(out, fingerprints_.elements(0, n));
     rank_.wait(rank_.compute);
@@ -176,7 +176,7 @@ class Updates {
 constexpr std::array kPhases = {optim::UpdatePhase::kElementwise, optim::UpdatePhase::kGemm,
                                 optim::UpdatePhase::kCommunication};
 
-// Duration of the phases of an update, in nanoseconds.
+// The duration of the phases of an update, in nanoseconds.
 std::int64_t update_ns(const PhaseClock& clock) {
   std::int64_t ns = 0;
   for (const optim::UpdatePhase phase : kPhases)
@@ -190,7 +190,7 @@ void initialize(const RankContext& rank, const trainer::RunConfig& config, Updat
   rank.wait(rank.compute);
 }
 
-// FLOPs of Newton-Schulz, with each matrix counted once: redundant work and padding do not count.
+// FLOPs of Newton-Schulz with each matrix counted once: redundant work and padding do not count.
 double useful_flops(const trainer::RunConfig& config) {
   double flops = 0;
   for (const ParamSpec& param : model::gpt_parameters(config.model))
@@ -204,10 +204,10 @@ double useful_flops(const trainer::RunConfig& config) {
 using ByPhase = std::array<double, kPhases.size()>;
 
 struct Figures {
-  double ms = 0;                // median of steps
+  double ms = 0;                // median over steps
   double flops_per_device = 0;  // FLOP/s
   ByPhase phase_ms{};           // mean over ranks and steps
-  double communication_ms = 0;  // during which comm is busy; mean over ranks and steps
+  double communication_ms = 0;  // time in which comm is busy; mean over ranks and steps
   ByPhase thread_ms{};          // CPU time; mean over ranks and steps
 };
 
@@ -283,12 +283,12 @@ OptimizerTimes measure_optimizer(const trainer::RunConfig& config, std::int64_t 
       return updates.fingerprints_of(updates.masters.size(), [&](std::size_t i) {
         Tensor values = updates.masters[i].values;
         if (values.dtype == DType::kU16)
-          values.dtype = DType::kBF16;  // same size; any bits will do
+          values.dtype = DType::kBF16;  // only the size matters, not the values
         return values;
       });
     };
     const std::vector<std::int64_t> before = masters();
-    updates.step();  // warms up caches, pages, clocks, and modules that an eager step loads
+    updates.step();  // warms up caches, pages and clocks, and loads the modules of an eager step
     updates.restart_clocks();
     for (std::int64_t step = 0; step < steps; ++step) {
       rank.barrier.arrive({}, "before an update");
@@ -347,11 +347,11 @@ std::string optimizer_table(const trainer::RunConfig& config, std::span<const Op
       table.text() +
       "  ms: median time of an update on the slowest device. FLOP/s per device: Newton-Schulz of\n"
       "  all matrices once, divided by that time and the number of devices. comm: time of\n"
-      "  communication; exposed: time in which the update waits for it; means over devices. Then\n"
+      "  communication; exposed: time the update waits for it; means over devices. Then\n"
       "  shares of the time. change: RMS of the last update of the matrices.\n";
   if (host)
     out +=
-        "  CPU: processor time per device, mean, and shares of it, which other programs do not "
+        "  CPU: mean CPU time per device, and shares of it (*), which other programs do not "
         "affect.\n";
   if (host && config.world() > usable_cores())
     out += fmt::format(

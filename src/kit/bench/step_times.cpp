@@ -26,7 +26,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// One rank's state, and the batch of random tokens that every step uses.
+// One rank's state and the batch of random tokens that every step uses.
 class Steps {
  public:
   Steps(RankContext& rank, const trainer::RunConfig& config, const std::vector<ParamSpec>& params,
@@ -54,7 +54,7 @@ class Steps {
     state_.step.run(host_tensor(tokens_, shape_), host_tensor(tokens_ + 1, shape_), *copied_);
   }
 
-  // Returns the seconds in which the host enqueues one step on an idle device.
+  // Returns the seconds that the host takes to enqueue one step on an idle device.
   double launch() {
     rank_.barrier.arrive({}, "before a step");
     const double start = seconds_now();
@@ -64,7 +64,7 @@ class Steps {
     return launched;
   }
 
-  // Runs `count` steps, and returns the times of their start and end.
+  // Runs `count` steps and returns the times of their start and end.
   std::pair<double, double> run(std::int64_t count) {
     if (state_.step.clock()) {
       rank_.compute.zero(state_.step.clock());
@@ -108,8 +108,8 @@ class Steps {
   std::unique_ptr<Event> copied_;
 };
 
-// Returns the lowest precision among the node's tensors, as a product of bf16 operands may have an
-// fp32 result.
+// Returns the lowest precision among the node's tensors, because a product of bf16 operands may
+// have an fp32 result.
 DType dtype_of_node(const GraphTrace::Node& node) {
   for (const DType dtype : {DType::kBF16, DType::kF32})
     if (std::ranges::find(node.accesses, dtype, &Access::dtype) != node.accesses.end())
@@ -138,7 +138,7 @@ StepTimes measure_steps(const trainer::RunConfig& config, std::int64_t steps) {
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
     Steps measured(rank, config, params, plan);
-    measured.launch();  // warms up caches, pages, clocks, and modules that an eager step loads
+    measured.launch();  // warms up caches, pages and clocks, and loads the modules of an eager step
     std::vector<double> launches = {0};
     if (!rank.compute.is_host()) {
       launches.clear();
@@ -152,8 +152,8 @@ StepTimes measure_steps(const trainer::RunConfig& config, std::int64_t steps) {
     times.clocks[i] = measured.clock();
     operations[i] = measured.operations();
   });
-  // Ranks leave the barrier at different times, so the earliest start counts; within a process
-  // only, as clocks of hosts differ.
+  // Ranks leave the barrier at different times, so the earliest start counts, but only within a
+  // process, because the clocks of hosts differ.
   std::vector<double> lasted(times.launch.size(), std::ranges::max(done) - std::ranges::min(began));
   ProcessGroup* const processes = config.group.processes;
   gather_ranks(processes, "durations of steps", lasted);

@@ -13,44 +13,45 @@
 
 namespace muo::kit {
 
-// Time and work of all operations of one name, shape, dtype and phase.
+// Time and work of all operations with the same name, shape, dtype and phase.
 struct OperationTime {
   std::string name;   // as in the graph: "gemm"; without the tag of a collective
   std::string shape;  // as in Cost
-  std::string phase;  // phase of the step that enqueued it: ProfileRange::phase()
+  std::string phase;  // of the step that enqueued it: ProfileRange::phase()
   DType dtype = DType::kF32;
   std::int64_t calls = 0;
-  double seconds = 0;  // in which threads ran
+  double seconds = 0;  // running time of the threads
   double waited = 0;   // seconds of waiting for other ranks or for a processor
-  double flops = 0;    // 0: it is bound by memory
+  double flops = 0;    // 0: the operation is bound by memory
   double bytes = 0;
 
   [[nodiscard]] bool is_collective() const;
   [[nodiscard]] bool is_product() const;
-  // Adds work of the same kind. Returns false, and adds nothing, if `more` is of another kind.
+  // Adds work of the same kind. Returns false and adds nothing if `more` is of another kind.
   bool add(const OperationTime& more);
 };
 
 // Times of a run's training steps, on random tokens with the frequencies of text.
 struct StepTimes {
-  // Seconds per step: mean of consecutive steps, from the first rank's start to the last one's end.
+  // Seconds per step: mean of consecutive steps, from the start of the first rank to the end of the
+  // last.
   double step = 0;
-  // By rank: median seconds in which the host enqueues a step; 0 on the host backend.
+  // By rank: median seconds that the host takes to enqueue a step; 0 on the host backend.
   std::vector<double> launch;
   // Set only if config.step.timed: by rank, sums over all steps.
   std::vector<PhaseClock> clocks;
-  // Set only if config.step.timed and steps are graphs of the host: sums over all ranks and steps.
+  // Set only if config.step.timed and steps are host graphs: sums over all ranks and steps.
   std::vector<OperationTime> operations;
 };
 
 // Runs single steps to measure `launch`, then `steps` more for the rest, in which the host is at
-// most one step ahead, as in training. Steps are replayed or eager according to
+// most one step ahead, as in training. Steps are replayed or eager depending on
 // config.options.capture.graph.
 StepTimes measure_steps(const trainer::RunConfig& config, std::int64_t steps);
 
 // Returns the work of one execution of a node, with 0 calls and no time.
 OperationTime operation_of(const GraphTrace::Node& node);
-// Returns the bytes of all its accesses; a tensor that is read and written counts twice.
+// Returns the bytes of all accesses of the node; a tensor that is read and written counts twice.
 double accessed_bytes(const GraphTrace::Node& node);
 
 // Adds the times of a graph's nodes to the rows of their kind. `times` has an element per node.

@@ -27,7 +27,7 @@ bool has_short_windows(const model::GptConfig& model) {
 
 constexpr std::string_view kLayerPrefix = "transformer.h.";
 
-// Suffixes of names in a layer: ours, and the port's.
+// Suffixes of the names in a layer: ours and the port's.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kLayerNames = {{
     {"attn.c_q.weight", "self_attn.q_proj.weight"},
     {"attn.c_k.weight", "self_attn.k_proj.weight"},
@@ -92,7 +92,7 @@ std::string port_objection(const model::GptConfig& model) {
       {model.backout, "backout", "--backout off"},
       {model.resid_lambdas, "residual lambdas", "--resid-lambdas off"},
       {model.x0_lambdas, "x0 lambdas", "--x0-lambdas off"},
-      {model.qk_scale != 1.0F, fmt::format("queries and keys times {}", model.qk_scale),
+      {model.qk_scale != 1.0F, fmt::format("queries and keys scaled by {}", model.qk_scale),
        "--qk-scale 1"},
       {has_short_windows(model), fmt::format("windows {}", model.window_pattern),
        "--window-pattern L"},

@@ -1,4 +1,4 @@
-# Writes the code that `checkpoint export --hf-code` writes beside the weights as a C++ source:
+# Writes a C++ source with the code that `checkpoint export --hf-code` puts beside the weights:
 #   cmake -DFOLDER=... -DOUT=... -P model_code.cmake
 foreach(name IN ITEMS configuration_muograph.py modeling_muograph.py)
   file(READ ${FOLDER}/${name} text)

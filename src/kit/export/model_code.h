@@ -5,7 +5,8 @@
 
 namespace muo::kit {
 
-// The files of transformers/, embedded by model_code.cmake: the model in PyTorch, for transformers.
+// A file of transformers/, embedded by model_code.cmake: the PyTorch code of the model for
+// transformers.
 struct CodeFile {
   std::string_view name, text;
 };

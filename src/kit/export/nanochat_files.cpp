@@ -26,7 +26,7 @@ std::int64_t count_of(const json& value, const std::string& what) {
   return value.get<std::int64_t>();
 }
 
-// nanochat accepts a window pattern in either case.
+// nanochat accepts window patterns in upper and lower case.
 std::string letters_of(const json& value, const std::string& what) {
   if (!value.is_string())
     throw trainer::input_error("{} is {}: expected letters S and L", what, value.dump());
@@ -79,7 +79,7 @@ NanochatMeta parse_nanochat_meta(std::string_view text, const std::string& where
 }
 
 std::string nanochat_objection(const model::GptConfig& model) {
-  // nanochat's model with those fields of this model that its files contain.
+  // nanochat's model, with the fields of this model that nanochat's files contain.
   model::GptConfig possible;
   model::set_nanochat_extras(possible);
   for (const trainer::GptField& field : trainer::gpt_fields())

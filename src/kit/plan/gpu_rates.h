@@ -8,17 +8,18 @@
 
 namespace muo::kit {
 
-// Rates assumed for a GPU, the inputs of a prediction: in seconds, bytes and FLOP/s, of products in
-// bf16 with fp32 accumulation unless stated otherwise.
+// Rates assumed for a GPU, from which a step is predicted: in seconds, bytes and FLOP/s, for bf16
+// products with fp32 accumulation unless stated otherwise.
 struct GpuRates {
   std::string gpu;  // a name of described_gpus()
   double multiprocessors = 0;
-  double peak_flops = 0;  // denominator of utilisation
+  double peak_flops = 0;  // denominator of the utilization
   // Products: each multiprocessor computes one tile of the result at a time.
-  double tile_flops = 0;      // all multiprocessors together, within tiles
-  double wave_seconds = 0;    // overhead of each wave of tiles: prologue and epilogue
-  double product_share = 0;   // share of the best tiles' rate that the library's heuristic reaches
-  double measured_share = 0;  // share that the fastest of its algorithms reaches (--tune)
+  double tile_flops = 0;    // all multiprocessors together, within tiles
+  double wave_seconds = 0;  // overhead of each wave of tiles: prologue and epilogue
+  // Share of the best tiles' rate that the library's heuristic choice reaches.
+  double product_share = 0;
+  double measured_share = 0;  // share that the fastest of the library's algorithms reaches (--tune)
   double split_bytes = 0;     // workspace for partial sums over k
   double fp32_flops = 0;      // products in fp32
   // Attention: FLOP/s, counting only pairs of query and key that are computed.
@@ -28,17 +29,18 @@ struct GpuRates {
   double own_backward = 0, own_backward_window = 0;
   double warpgroup_backward = 0, warpgroup_backward_window = 0;
   double portable_attention = 0;
-  double rotary_in_attention = 0;  // share of rotary_norm_backward's time if fused into attention
+  // Share of rotary_norm_backward's time if it is fused into attention.
+  double rotary_in_attention = 0;
   // Memory.
   double memory_rate = 0;          // bytes/s of a copy
-  double streaming_share = 0;      // share of memory_rate, if each element is accessed once
+  double streaming_share = 0;      // share of memory_rate if each element is accessed once
   double cross_entropy_share = 0;  // share of memory_rate
-  double grouping_seconds = 0;     // per token, in gradients of embeddings
+  double grouping_seconds = 0;     // per token, for embedding gradients
   // Launches and collectives.
   double node_seconds = 0;  // from the end of a kernel to the start of the next
   double link_rate = 0;     // bytes/s that a device sends in a collective
   double link_seconds = 0;  // latency of a collective
-  // Measured rates that replace those above, by operation: bytes/s; FLOP/s of attention by window
+  // Measured rates that replace the above, by operation: bytes/s; FLOP/s of attention by window
   // ("attention w511"); seconds of a product by product_shape().
   std::map<std::string, double> measured_memory = {}, measured_attention = {},
                                 measured_products = {};
@@ -46,7 +48,7 @@ struct GpuRates {
 
 enum class RateScale : std::uint8_t { kNone, kFlops, kMemory };
 
-// A rate's name in files, its value for an H100, how it scales to another GPU, and its source.
+// A rate: its name in files, its value for an H100, how it scales to another GPU, and its source.
 struct RateRow {
   std::string_view name;
   double GpuRates::*field;
@@ -57,7 +59,8 @@ struct RateRow {
 std::span<const RateRow> rate_rows();
 
 // Returns the rates of a GPU profile, by name, or of a JSON file that replaces some rates of a
-// profile: {"gpu": "h100", "tile_flops": 8e14, ...}. Throws InputError that begins with --roofline.
+// profile: {"gpu": "h100", "tile_flops": 8e14, ...}. Throws InputError with a message that begins
+// with --roofline.
 GpuRates gpu_rates(const std::string& name_or_file);
 
 }  // namespace muo::kit

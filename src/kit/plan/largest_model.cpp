@@ -32,7 +32,7 @@ const GroupOptions& gpus() {
   return group;
 }
 
-// Returns the options shared by all models of the search.
+// Returns the options that are common to all models of the search.
 trainer::TrainOptions common_options(const trainer::PlanOptions& options) {
   trainer::TrainOptions o = options.train;
   for (const auto& [given, name] : {std::pair{o.model.has(&model::GptConfig::n_layer), "n-layer"},
@@ -53,7 +53,8 @@ trainer::TrainOptions common_options(const trainer::PlanOptions& options) {
   return o;
 }
 
-// Sets devices and memory to those of this machine: its GPUs if they can be used, else the host.
+// Sets devices and memory to those of this machine: its GPUs if they are usable, otherwise the
+// host.
 void use_this_machine(trainer::PlanOptions& options) {
   std::vector<std::string> notes;
   const GroupOptions group = trainer::choose_devices(options.train.devices, notes);
@@ -70,7 +71,7 @@ class Search {
       : options_(std::move(options)), host_(host), available_(available) {}
 
   // Memory grows roughly as the cube of the depth, so each plan predicts the next depth to try,
-  // until a depth fits and the next does not. After kMaxByCube plans the search bisects.
+  // until a depth fits and the next does not. After kMaxByCube plans, the search uses bisection.
   LargestModel run(std::int64_t guess) {
     constexpr int kMaxByCube = 8;
     std::int64_t fits = 0, too_deep = static_cast<std::int64_t>(trainer::kMaxLayers) + 1;
@@ -87,14 +88,13 @@ class Search {
   }
 
  private:
-  // Plans the memory of a depth, which becomes best_ if it fits.
+  // Plans the memory of a depth, and makes it best_ if it fits.
   std::int64_t plan_bytes(std::int64_t depth) {
     trainer::TrainOptions o = options_;
     o.model.depth = depth;
-    trainer::RunConfig run = trainer::resolve(o, data::vocabulary_only(o.data));
+    trainer::RunConfig run = trainer::resolve(o, data::corpus_without_tokens(o.data));
     if (!host_) run.model.head_chunk_bytes = trainer::head_chunk_bytes(gpus());
-    // Micro-steps beyond those of the first graph need no more memory, but take time to trace.
-    run.step.accumulation = std::min(run.step.accumulation, graphs::StepGraph::kMaxUnrolled + 1);
+    run.step.accumulation = run.traced_micro_steps();
     const std::int64_t bytes = trainer::fit_memory(run, available_).rank_bytes(run.world());
     if (bytes > available_) return bytes;
     best_ = {.depth = depth,
@@ -119,7 +119,8 @@ LargestModels find_largest_models(const trainer::PlanOptions& given) {
   trainer::TrainOptions common = common_options(options);
   LargestModels out;
   out.host = options.train.devices.backend == trainer::Backend::kHost;
-  const trainer::RunConfig first = trainer::resolve(common, data::vocabulary_only(common.data));
+  const trainer::RunConfig first =
+      trainer::resolve(common, data::corpus_without_tokens(common.data));
   out.devices = first.world();
   out.rows = *common.batch.device_rows;
   out.is_of_this_machine = is_of_this_machine;
@@ -137,7 +138,7 @@ LargestModels find_largest_models(const trainer::PlanOptions& given) {
          {model::Recomputed::kNone, model::Recomputed::kMlp, model::Recomputed::kBlock}) {
       trainer::TrainOptions o = common;
       o.memory.recompute = recompute;
-      if (shard == optim::Shard::kWeights) o.sharding.replicas.reset();  // it has no replicas
+      if (shard == optim::Shard::kWeights) o.sharding.replicas.reset();  // kWeights has no replicas
       o.sharding.shard = shard;
       try {
         LargestModel model = Search(o, out.host, out.available).run(guess);

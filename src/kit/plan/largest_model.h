@@ -8,8 +8,8 @@
 
 namespace muo::kit {
 
-// The deepest model (by --depth, which sets the width) that fits with one way of sharding and
-// recomputation.
+// The deepest model (by --depth, which sets the width) that fits into memory with one combination
+// of sharding and recomputation.
 struct LargestModel {
   optim::Shard shard = optim::Shard::kNone;
   model::Recomputed recompute = model::Recomputed::kNone;
@@ -33,16 +33,17 @@ struct LargestModels {
   std::vector<std::string> notes;
 };
 
-// Finds the deepest model for every way of sharding and recomputation, by a search over plans, with
-// the other options as given and --device-batch-size rows, by default 1. options.memory is the
-// memory of each device, including kLibraryMemory and kContextMemory on a GPU, and the device's
-// part of process_base() on the host. Without memory and GPU, the devices are this machine's.
-// Otherwise GPUs are meant, unless --backend host is given. They need not exist: they are planned
-// on the host, with a replica per GPU, and with the scratch memory of the host's attention. Throws
-// InputError if the options leave nothing to search.
+// Finds the deepest model for every combination of sharding and recomputation, by a search over
+// plans, with the other options as given and --device-batch-size rows (default 1). options.memory
+// is the memory of each device, including kLibraryMemory and kContextMemory on a GPU, and the
+// device's part of process_base() on the host. Without memory and GPU, the devices are those of
+// this machine. Otherwise the devices are GPUs, unless --backend host is given. These need not
+// exist: they are planned on the host, with a replica per GPU, and with the scratch memory of the
+// host's attention. Throws InputError if the options leave nothing to search.
 LargestModels find_largest_models(const trainer::PlanOptions& options);
 
-// Omits a row if one with less sharding and no more recomputation is at least as deep.
+// Formats the models as a table, without rows for which a row with less sharding and no more
+// recomputation is at least as deep.
 std::string largest_table(const LargestModels& found);
 std::string largest_json(const LargestModels& found);
 

@@ -19,7 +19,7 @@ namespace muo::kit {
 namespace {
 
 // The product of a kernel named "gemm/weight_gradient/768x3072" with this many FLOPs; m is 0 for
-// another name.
+// other names.
 struct NamedProduct {
   std::string shape;
   Product product;
@@ -48,7 +48,7 @@ double positive(const nlohmann::json& row, const char* name) {
   return value;
 }
 
-// Replaces a rate by a measured one; for a product, appends its share of the predicted rate.
+// Replaces a rate by a measured one. For a product, appends its share of the predicted rate.
 void apply_row(GpuRates& rates, const nlohmann::json& row, std::vector<double>& shares) {
   const std::string kernel = row.at("kernel").get<std::string>();
   const double seconds = 1e-6 * positive(row, "us");
@@ -58,7 +58,8 @@ void apply_row(GpuRates& rates, const nlohmann::json& row, std::vector<double>& 
   }
   if (!row.contains("tflops")) return;
   const double rate = 1e12 * positive(row, "tflops");
-  // FLOPs with a document mask depend on the documents; a step lists rotary as its own operation.
+  // FLOPs with a document mask depend on the documents, and a step lists rotary as its own
+  // operation.
   if (kernel.find("/documents") != std::string::npos || kernel.ends_with("/rotary")) return;
   std::int64_t window = 0;
   if (std::sscanf(kernel.c_str(), "attention/window%ld", &window) == 1)
@@ -91,7 +92,7 @@ void apply_measured(GpuRates& rates, const std::string& file) {
         const std::string_view described = trainer::described_gpu(rates.gpu).device;
         if (device.find(described) == std::string::npos)
           throw trainer::input_error(
-              "--measured {}: of {}, but --roofline {} is {}: give the same GPU", file, device,
+              "--measured {}: is from {}, but --roofline {} is {}: give the same GPU", file, device,
               rates.gpu, described);
       }
       if (row.contains("copy_gb_per_s")) rates.memory_rate = 1e9 * positive(row, "copy_gb_per_s");

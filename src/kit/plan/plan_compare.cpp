@@ -37,8 +37,8 @@ std::string times_text(const Comparison& comparison) {
                ms(time.newton_schulz_exposed_s)});
   return "\n" + table.text() +
          fmt::format(
-             "  At {}.\n  Exposed: the part of the added time that an infinitely fast link, or "
-             "infinitely fast\n  products, would save.\n",
+             "  At {}.\n  Exposed: the part of the added time that an infinitely fast link or "
+             "infinitely fast\n  products would save.\n",
              rates_text(*comparison.rates));
 }
 
@@ -84,7 +84,7 @@ std::string compare_table(const Comparison& comparison) {
                      name_of(config.formats().gradient_wire),
                      name_of(config.formats().weight_wire)) +
          work.text() +
-         "  Sent and Newton-Schulz: the busiest rank's. Balance: ideal work over the sum of every "
+         "  Sent and Newton-Schulz: of the busiest rank. Balance: ideal work over the sum of each "
          "bucket's\n  busiest rank. Padding: in elements.\n\n" +
          memory.text() +
          "  Categories: before tensors that are never in use together share memory. Allocated: the "

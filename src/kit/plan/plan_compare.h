@@ -11,14 +11,14 @@
 
 namespace muo::kit {
 
-// Cost of a run with one strategy.
+// The cost of a run with one strategy.
 struct StrategyCost {
   std::string strategy;
   optim::PlanCost cost;
-  MemoryPlan memory;        // rank 0's
+  MemoryPlan memory;        // of rank 0
   optim::ExposedTime time;  // set if there are rates
 };
-// Costs of every strategy that the run supports; `config` is otherwise unchanged.
+// The costs of every strategy that the run supports, with `config` otherwise unchanged.
 struct Comparison {
   const trainer::RunConfig& config;
   std::optional<optim::MachineRates> rates;

@@ -43,7 +43,7 @@ std::string run_text(const trainer::RunConfig& run, const trainer::ExpectedTime&
   std::string out = fmt::format(
       "Model: {} layers, width {}, {} heads of {} ({} for keys and values), T {}, windows {}, "
       "vocabulary {} (padded {})\n"
-      "Extras: {}; queries and keys times {}; logits capped at {}\n"
+      "Extras: {}; queries and keys scaled by {}; logits capped at {}\n"
       "Number formats: compute {}; gradients {}, in collectives {}; weights in collectives {}; "
       "masters {}, momentum {}, AdamW's moments {}, embeddings' moments {}\n"
       "Step: {} tokens = {} x {} x {} x {} (devices, micro-steps, rows, T)\n",
@@ -93,7 +93,7 @@ Json buckets_json(const optim::ShardingPlan& plan) {
          {"reduction", name_of(bucket.reduction)},
          {"exchange", name_of(bucket.exchange)},
          {"publish", bucket.replica == optim::ReplicaAt::kCommon    ? "one replica for all"
-                     : bucket.replica == optim::ReplicaAt::kSharded ? "gathered as it is read"
+                     : bucket.replica == optim::ReplicaAt::kSharded ? "gathered when read"
                                                                     : name_of(bucket.publish)}});
   }
   return out;
@@ -114,7 +114,7 @@ std::string buckets_text(const trainer::RunConfig& run, const optim::ShardingPla
          table.text();
 }
 
-// Work and communication of each rank; a unit that every rank updates counts for each.
+// Work and communication of each rank. A unit that every rank updates counts for each rank.
 Json ranks_json(const optim::ShardingPlan& plan, const optim::PlanCost& cost) {
   Json out = Json::array();
   for (int rank = 0; rank < plan.world; ++rank) {
@@ -298,7 +298,8 @@ std::optional<optim::MachineRates> machine_rates(const trainer::RunConfig& confi
                             .link_latency_s = 1e-6 * options.link_us,
                             .gemm_flops_per_s = 1e12 * *options.gemm_tflops,
                             .step_s = 1e-3 * options.step_ms,
-                            .accumulation = config.step.accumulation};
+                            .accumulation = config.step.accumulation,
+                            .loop = config.form_of_micro_steps() == graphs::MicroSteps::kLoop};
   if (options.inter_gbps) {
     rates.ranks_per_box = config.world() / static_cast<int>(options.boxes);
     rates.box_bytes_per_s = 1e9 * *options.inter_gbps;

@@ -11,7 +11,7 @@
 
 namespace muo::kit {
 
-// Result of `muograph plan`.
+// The result of `muograph plan`.
 struct PlanReport {
   trainer::PlannedRun run = {};
   std::optional<optim::MachineRates> rates = {};
@@ -24,8 +24,8 @@ std::string plan_table(const PlanReport& report);
 nlohmann::ordered_json plan_object(const PlanReport& report);
 std::string plan_json(const PlanReport& report);  // text of plan_object()
 
-// Returns the rates that `options` give for the machine that would run `config`; empty if they do
-// not give link_gbps and gemm_tflops.
+// Returns the rates that `options` give for the machine on which `config` would run; empty if they
+// do not contain link_gbps and gemm_tflops.
 std::optional<optim::MachineRates> machine_rates(const trainer::RunConfig& config,
                                                  const trainer::PredictionOptions& options);
 

@@ -18,8 +18,8 @@
 namespace muo::kit {
 namespace {
 
-// Rows and columns of the result that a multiprocessor computes at a time, and its share of the
-// best rate: small tiles load more operands per product.
+// Rows and columns of the result that a multiprocessor computes at a time, and the tile's share of
+// the best rate: small tiles load more operands per product.
 struct Tile {
   std::int64_t rows, columns;
   double share;
@@ -32,7 +32,7 @@ constexpr std::int64_t kMinPart = 256;  // smallest part of a split k
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Parses a text of product_shape(): "NT 65536x768x3072 x4".
+// Parses the text of product_shape(): "NT 65536x768x3072 x4".
 std::optional<Product> product_of(const std::string& shape) {
   Product p;
   const int found = std::sscanf(shape.c_str(), "%*s %ldx%ldx%ld x%ld", &p.m, &p.k, &p.n, &p.batch);
@@ -96,7 +96,7 @@ class Predictor {
       return {.seconds = work.flops / rates_.fp32_flops, .ceiling = "products"};
     const std::optional<Product> product = product_of(work.shape);
     MUO_CHECK(product, "malformed shape of a product: ", work.shape);
-    // Other products have no choice of algorithm.
+    // There is no choice of algorithm for other products.
     const bool chosen = work.name == "gemm" && measures_products();
     ProductTime time =
         predict_product(*product, rates_, chosen ? rates_.measured_share : rates_.product_share);
@@ -130,7 +130,7 @@ class Predictor {
     return fuses_rotary(attention_choice(size, AttentionDirection::kBackward).kernels, size.h);
   }
 
-  // The project's own backward pass without warpgroups also reads out and dout once more.
+  // Without warpgroups, the project's own backward pass also reads out and dout once more.
   [[nodiscard]] Predicted attention_time(const OperationTime& work,
                                          AttentionDirection direction) const {
     AttentionSize size = attention_size();
@@ -193,7 +193,7 @@ ProductTime predict_product(const Product& p, const GpuRates& rates, double shar
       const double tile_seconds = 2.0 * static_cast<double>(tile.rows * tile.columns) *
                                   static_cast<double>(ceil_div(p.k, parts)) /
                                   (tile.share * per_multiprocessor);
-      // Partial sums are written and read, and their sum is written.
+      // Partial sums are written and read, and their total is written.
       const double summing =
           parts == 1
               ? 0
@@ -207,7 +207,7 @@ ProductTime predict_product(const Product& p, const GpuRates& rates, double shar
 }
 
 Schedule schedule(const GraphTrace& trace, const std::vector<double>& seconds,
-                  const std::vector<bool>& collective) {
+                  const std::vector<bool>& collective, std::int64_t passes) {
   Schedule out;
   std::vector<double> end(trace.nodes.size());
   std::vector<std::int64_t> chain(trace.nodes.size());
@@ -220,7 +220,13 @@ Schedule schedule(const GraphTrace& trace, const std::vector<double>& seconds,
       chain[i] = std::max(chain[i], chain[before]);
     }
     ++chain[i];
-    end[i] = resource = start + seconds[i];
+    end[i] = start + seconds[i];
+    for (const GraphTrace::Loop& loop : trace.loops)
+      if (i + 1 == loop.end) {  // the end of the first pass, which all its nodes precede
+        end[i] += static_cast<double>(passes - 1) * (end[i] - end[loop.begin - 1]);
+        chain[i] += (passes - 1) * (chain[i] - chain[loop.begin - 1]);
+      }
+    resource = end[i];
     out.seconds = std::max(out.seconds, end[i]);
     out.longest_chain = std::max(out.longest_chain, chain[i]);
   }
@@ -240,21 +246,28 @@ Roofline predict_step(const trainer::RunConfig& config, const GpuRates& rates) {
   Roofline out;
   const Predictor predict(config, rates);
   const std::vector<const GraphTrace*> traces = state.step.traces();
-  const std::vector<std::int64_t> repeats = state.step.repeats();
+  const std::vector<graphs::StepGraph::Repeats> repeats = state.step.repeats();
   for (std::size_t i = 0; i < traces.size(); ++i) {
     std::vector<double> seconds;
     std::vector<bool> collective;
-    for (const GraphTrace::Node& node : traces[i]->nodes) {
+    const auto [replays, passes] = repeats[i];
+    const auto in_loop = [&](std::size_t node) {
+      return std::ranges::any_of(traces[i]->loops, [&](const GraphTrace::Loop& loop) {
+        return loop.begin <= node && node < loop.end;
+      });
+    };
+    for (std::size_t n = 0; n < traces[i]->nodes.size(); ++n) {
+      const GraphTrace::Node& node = traces[i]->nodes[n];
       PredictedOperation row{.work = operation_of(node)};
-      // The trace has the host kernel's cost; CUDA's kernel reads and writes each tensor once.
+      // The trace has the cost of the host kernel; CUDA's kernel reads and writes each tensor once.
       if (row.work.name == "embedding_backward") row.work.bytes = accessed_bytes(node);
       const Predicted time = predict(row.work);
       seconds.push_back(time.seconds);
       collective.push_back(row.work.is_collective());
-      (collective.back() ? out.collectives : out.kernels) +=
-          time.seconds * static_cast<double>(repeats[i]);
-      const auto calls = static_cast<double>(repeats[i]);
-      row.work.calls = repeats[i];
+      row.work.calls = in_loop(n) ? replays * passes : replays;
+      out.nodes += row.work.calls;
+      const auto calls = static_cast<double>(row.work.calls);
+      (collective.back() ? out.collectives : out.kernels) += time.seconds * calls;
       row.work.seconds = calls * time.seconds;
       row.work.flops *= calls;
       row.work.bytes *= calls;
@@ -263,10 +276,9 @@ Roofline predict_step(const trainer::RunConfig& config, const GpuRates& rates) {
       row.ceiling = time.ceiling;
       add(out.operations, row);
     }
-    const Schedule one = schedule(*traces[i], seconds, collective);
-    out.step += one.seconds * static_cast<double>(repeats[i]);
-    out.nodes += static_cast<std::int64_t>(seconds.size()) * repeats[i];
-    out.longest_chain += one.longest_chain * repeats[i];
+    const Schedule one = schedule(*traces[i], seconds, collective, passes);
+    out.step += one.seconds * static_cast<double>(replays);
+    out.longest_chain += one.longest_chain * replays;
   }
   std::ranges::stable_sort(out.operations, std::greater{},
                            [](const PredictedOperation& row) { return row.work.seconds; });

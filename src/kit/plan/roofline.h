@@ -10,36 +10,38 @@
 
 namespace muo::kit {
 
-// Predicted work of one kind in a step.
+// The predicted work of one kind in a step.
 struct PredictedOperation {
   OperationTime work;             // sum of all calls; `waited` is 0
   double tiles = 0;               // per call of a product: tiles of the result times parts of k
   double waves = 0;               // per call of a product
-  std::string_view ceiling = {};  // its bound: tiles, products, memory, link or launch
+  std::string_view ceiling = {};  // what bounds it: tiles, products, memory, link or launch
 };
 
-// Prediction of rank 0's training step on a profiled GPU, from a capture at full size that is not
-// executed. Kernels run one at a time, as each fills the GPU; collectives overlap with them.
+// Prediction of rank 0's training step on a GPU given by its profile, from a full-size capture that
+// is not executed. Kernels run one at a time, because each fills the GPU; collectives overlap with
+// them.
 struct Roofline {
   std::vector<PredictedOperation> operations;  // by time, the longest first
   double step = 0;                             // seconds
   double kernels = 0;                          // seconds, summed
   double collectives = 0;                      // seconds, summed
-  std::int64_t nodes = 0;                      // in all replays of a step
+  std::int64_t nodes = 0;                      // in all replays of a step and passes of loops
   std::int64_t longest_chain = 0;              // nodes in the longest chain of dependencies
 };
 // Precondition: the devices of `config` are those of a GPU profile (choose_devices()), and a
-// DescribedAttention is alive.
+// DescribedAttention exists.
 Roofline predict_step(const trainer::RunConfig& config, const GpuRates& rates);
 
-// Returns the time of one replay if kernels run one at a time, and collectives, too, overlapping
-// with kernels. By node: `seconds` is its duration, `collective` is true if it uses the link.
+// Returns the time of one replay in which kernels run one at a time, and collectives one at a time,
+// overlapping with kernels. By node: `seconds` is its duration, and `collective` is true if it uses
+// the link. Loops make `passes` passes.
 struct Schedule {
   double seconds = 0;
   std::int64_t longest_chain = 0;
 };
 Schedule schedule(const GraphTrace& trace, const std::vector<double>& seconds,
-                  const std::vector<bool>& collective);
+                  const std::vector<bool>& collective, std::int64_t passes = 1);
 
 // One call of `batch` products: d (m, n) = a (m, k) b (k, n).
 struct Product {
@@ -57,7 +59,8 @@ struct ProductTime {
 ProductTime predict_product(const Product& product, const GpuRates& rates, double share);
 
 // Replaces rates by those of bf16 kernels in an output of cuda_kernels_bench --json, and both
-// shares of products by the median of its products. Throws InputError that begins with --measured.
+// shares of products by the median of its products. Throws InputError with a message that begins
+// with --measured.
 void apply_measured(GpuRates& rates, const std::string& file);
 
 std::string roofline_text(const trainer::RunConfig& run, const Roofline& roofline,

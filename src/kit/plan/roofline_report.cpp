@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kMinShare = 2e-3;  // smallest share of a step that the text lists
 
-// Returns the kind of work by which operations are summed.
+// Returns the kind of work under which the operation is summed.
 std::string_view kind_of(const OperationTime& work) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kKinds = {
       {{"attention_backward", "attention backward"},

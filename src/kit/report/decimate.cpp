@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-// The points to keep among those from `begin` to `end`, and their mean.
+// The points to keep among those from `begin` to `end`, and the mean of all of them.
 struct Bucket {
   std::size_t low = kNone, high = kNone, gap = kNone;
   double sum = 0;
@@ -31,7 +31,7 @@ struct Bucket {
   }
 };
 
-// Returns a quantile, and reorders the values: sorting a million of them would dominate the time to
+// Returns a quantile and reorders the values: sorting a million of them would dominate the time to
 // make a page.
 double quantile(std::vector<double>& values, double share) {
   const auto last = static_cast<double>(values.size() - 1);

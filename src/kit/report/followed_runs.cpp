@@ -64,7 +64,7 @@ void FollowedRuns::refresh() {
   next_refresh_ = std::chrono::steady_clock::now() + pause_;
 }
 
-// Calls `work` with 0 to count - 1, on several threads. Throws Error after stop().
+// Calls `work` with 0 to count - 1 on several threads. Throws Error after stop().
 void FollowedRuns::for_each_index(std::size_t count,
                                   const std::function<void(std::size_t)>& work) const {
   const auto check_stopped = [this] {
@@ -92,7 +92,7 @@ void FollowedRuns::find_runs() {
   }
 }
 
-// Adds the run, if it is new. Returns false if it has not begun.
+// Adds the run if it is new. Returns false if it has not begun.
 bool FollowedRuns::add(const fs::path& directory) {
   if (known_.contains(directory)) return true;
   if (!has_begun(directory)) return false;
@@ -104,7 +104,8 @@ bool FollowedRuns::add(const fs::path& directory) {
 }
 
 std::vector<std::size_t> FollowedRuns::read_runs() {
-  std::vector<char> has_changed(runs_.size());  // not vector<bool>: several threads write
+  // Not vector<bool>, because several threads write to it.
+  std::vector<char> has_changed(runs_.size());
   for_each_index(runs_.size(), [&](std::size_t i) {
     has_changed[i] = runs_[i].reader.read() || runs_[i].version == 0 ? 1 : 0;
   });
@@ -114,7 +115,7 @@ std::vector<std::size_t> FollowedRuns::read_runs() {
   return changed;
 }
 
-// Renames runs: if a new run has the name of another one, both get their full paths.
+// Names the runs: if a new run has the name of another, both get their full paths as names.
 void FollowedRuns::name_runs(std::vector<std::size_t>& changed) {
   std::vector<fs::path> directories;
   for (const Run& run : runs_)

@@ -16,13 +16,13 @@
 
 namespace muo::kit {
 
-// Growing runs that a page follows. Files are read on demand only. Thread-safe.
+// Growing runs that a page follows. Files are read only on demand. Thread-safe.
 class FollowedRuns {
  public:
-  // `given` are directories of runs, and of sweeps, which stand for all their trials, including
-  // those that begin later. A run or a sweep may begin later in an empty directory. Throws
-  // InputError as require_run() for any other. Files are checked again after `pause` at the
-  // earliest, however many requests come.
+  // `given` are directories of runs and of sweeps; a sweep stands for all its trials, including
+  // those that begin later. A run or a sweep may begin later in an empty directory. For any other
+  // directory, throws InputError as require_run() does. Files are checked again after `pause` at
+  // the earliest, however many requests arrive.
   FollowedRuns(std::vector<std::filesystem::path> given, std::chrono::milliseconds pause);
 
   // Returns the changes since `version` (0: everything) as a JSON object:
@@ -33,7 +33,7 @@ class FollowedRuns {
   //   "runs"     [number, run_data()] of each changed run; numbers are constant, from 0
   std::string changed_since(std::uint64_t version);
 
-  // Interrupts reading before the next run, and makes changed_since() throw Error from now on.
+  // Interrupts reading before the next run, and makes changed_since() throw Error from then on.
   void stop() { stopped_ = true; }
 
  private:

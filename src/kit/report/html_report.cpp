@@ -23,11 +23,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr std::size_t kClockPoints = 200;  // enough for a nearly straight curve
+constexpr std::size_t kClockPoints = 200;  // enough because the curve is nearly straight
 constexpr std::size_t kHeatColumns = 150;
 constexpr std::size_t kBins = 48, kMaxSlowSteps = 50, kMaxSkips = 200, kMaxAlarms = 50;
 
-// Rounds to 6 digits: more are not visible, and would double the page's size.
+// Rounds to 6 digits: more would not be visible, and would double the size of the page.
 double rounded(double value) {
   std::array<char, 32> text{};
   const auto end =
@@ -82,14 +82,14 @@ Json clock_json(const RunHistory& run, const std::vector<double>& clock) {
   return points_json(points);
 }
 
-// Returns the tokens per step of the steps that end with record i.
+// Returns the tokens per step between record i - 1 and record i.
 double tokens_per_step(const RunHistory& run, std::size_t i) {
   const std::int64_t tokens = run.tokens[i] - (i == 0 ? 0 : run.tokens[i - 1]);
   const std::int64_t steps = run.step[i] - (i == 0 ? -1 : run.step[i - 1]);
   return static_cast<double>(tokens) / static_cast<double>(steps);
 }
 
-// Returns the tokens trained until the end of a step, as a piecewise linear curve: only a resume
+// Returns the tokens trained until the end of a step as a piecewise linear curve: only a resume
 // changes the tokens per step.
 Json tokens_json(const RunHistory& run) {
   Json steps = Json::array(), tokens = Json::array();
@@ -159,7 +159,7 @@ Json updates_json(const RunHistory& run, std::size_t points) {
   return out;
 }
 
-// Returns a heat map: rows are layers, columns are at most kHeatColumns of the steps.
+// Returns a heat map: its rows are layers, its columns at most kHeatColumns of the steps.
 Json layers_json(const RunHistory& run) {
   std::size_t layers = 0;
   for (const std::vector<double>& ratios : run.layer_ratio)
@@ -195,8 +195,8 @@ bool is_plain(const Json& value) {
   return value.is_string() || value.is_number() || value.is_boolean();
 }
 bool is_row(const Json& value) { return value.is_object() && std::ranges::all_of(value, is_plain); }
-// True if a fact has the form that the page's script expects: an error in one run would leave the
-// page empty.
+// True if a fact has the form that the page's script expects: a malformed fact in one run would
+// leave the whole page empty.
 bool is_shown(std::string_view name, const Json& value) {
   if (name == "memory_bytes_by_category" || name == "learning_rates") return is_row(value);
   if (name == "buckets" || name == "ranks")
@@ -222,12 +222,12 @@ Json bookkeeping_options(const RunHistory& run) {
 
 std::string filled_page(std::string_view policy, std::string_view nonce, std::string_view plotly,
                         std::string_view runs) {
-  // Either would change where the HTML parser ends the script element.
+  // Either string would change where the HTML parser ends the script element.
   for (const std::string_view text : {"</script", "<!--"})
     if (plotly.find(text) != std::string_view::npos)
       throw InputError(
           fmt::format("plotly.js contains {}: give the minified file of its package", text));
-  // In the order of their occurrence in the page.
+  // In the order in which they occur in the page.
   const std::array<std::pair<std::string_view, std::string_view>, 5> values = {
       {{"@POLICY@", policy},
        {"@NONCE@", nonce},
@@ -313,7 +313,7 @@ std::string report_page(std::span<const std::string> runs, std::string_view plot
   std::string data = "[";
   for (std::size_t i = 0; i < runs.size(); ++i) {
     data += i == 0 ? "\n" : ",\n";
-    // In JSON, < occurs in strings only.
+    // In JSON, < occurs only in strings.
     for (const char c : runs[i])
       c == '<' ? data += "\\u003c" : data += c;
   }

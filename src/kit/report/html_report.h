@@ -11,11 +11,11 @@
 
 namespace muo::kit {
 
-// Returns the points per curve in a report of this many runs: 4,000 for one, fewer for many, so
-// that the data of 200 runs are less than 10 MB.
+// Returns the number of points per curve in a report of this many runs: 4,000 for one run, fewer
+// for many, so that the data of 200 runs are less than 10 MB.
 std::size_t points_per_curve(std::size_t runs);
 
-// Returns the runs' names in a report: the last part of their paths, or their whole paths if two
+// Returns the names of the runs in a report: the last part of each path, or the whole path if two
 // names would be equal.
 std::vector<std::string> run_names(std::span<const std::filesystem::path> directories);
 
@@ -23,16 +23,16 @@ std::vector<std::string> run_names(std::span<const std::filesystem::path> direct
 // `points` points per curve.
 std::string run_data(const RunHistory& run, const std::string& name, std::size_t points);
 
-// Returns the page: its HTML, style and script, plotly.js, and `runs` (from run_data()). It loads
-// nothing else. Throws InputError if `plotly` contains the end of a script element.
+// Returns the page: its HTML, style and script, plotly.js, and `runs` (from run_data()). The page
+// loads nothing else. Throws InputError if `plotly` contains the end of a script element.
 std::string report_page(std::span<const std::string> runs, std::string_view plotly);
 
-// Returns the page without runs, for a server: its script requests them (report/page/live.js). Its
-// Content-Security-Policy is `policy`, and its scripts have `nonce`. Throws as report_page().
+// Returns the page without runs, for a server: its script requests them (report/page/live.js). The
+// Content-Security-Policy is `policy`, and the scripts have `nonce`. Throws as report_page() does.
 std::string live_page(std::string_view plotly, std::string_view policy, std::string_view nonce);
 
 // Finds plotly.min.js where it was installed (share/muograph beside the program's folder) or
-// fetched for the clone in which the program was built. Throws InputError with instructions.
+// fetched in the source tree of the build. Throws InputError with instructions.
 std::filesystem::path find_plotly();
 
 }  // namespace muo::kit

@@ -24,7 +24,7 @@ std::unique_ptr<HttpServer> serve_http(HttpOptions options) {
   if (server != nullptr) return server;
   if (error == EADDRINUSE)
     throw InputError(
-        fmt::format("--port {}: already in use: give another port, or 0 for any free one", port));
+        fmt::format("--port {}: already in use: give another port, or 0 for any free port", port));
   if (error == EAGAIN) throw Error(refused_thread_text());
   throw InputError(fmt::format("--port {}: cannot listen: {}", port, system_error_text(error)));
 }

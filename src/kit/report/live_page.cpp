@@ -26,7 +26,7 @@ bool is_this_machine(std::string host, int port) {
       kNames, [&](std::string_view name) { return host == fmt::format("{}:{}", name, port); });
 }
 
-// Only scripts with this nonce run, so that text that got into the page as markup would not.
+// Only scripts with this nonce run, so that text which got into the page as markup does not.
 std::string new_nonce() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
@@ -55,7 +55,7 @@ HttpAnswer LivePage::answer(const HttpRequest& request, int port) {
   constexpr std::string_view kData = "/data?since=";
   if (!request.target.starts_with(kData)) return refusal(404, "No such page.");
   const auto version = trainer::whole_number(request.target.substr(kData.size()));
-  if (!version) return refusal(400, "since: not a version, which is a number.");
+  if (!version) return refusal(400, "since: not a version number.");
   return {.type = "application/json",
           .body = std::make_shared<const std::string>(
               runs_.changed_since(static_cast<std::uint64_t>(*version)))};

@@ -9,18 +9,18 @@
 
 namespace muo::kit {
 
-// Answers the requests of `report --follow`: for the page, and for its script's data. It writes
-// nothing, maps no URL to a file, and only a page of the same server can read its answers.
-// Thread-safe.
+// Answers the requests of `report --follow`: for the page and for the data that its script
+// requests. It writes nothing, maps no URL to a file, and only a page of the same server can read
+// its answers. Thread-safe.
 class LivePage {
  public:
-  // `runs` must outlive it. Throws as report_page().
+  // `runs` must outlive this object. Throws as report_page() does.
   LivePage(FollowedRuns& runs, std::string_view plotly);
 
-  // Answers GET and HEAD of / (the page) and of /data?since=VERSION (FollowedRuns::changed_since).
-  // Refuses other methods (405), other targets (404), invalid versions (400), and a Host other than
-  // this machine with the server's port (403), as a page of another site would send it by DNS
-  // rebinding.
+  // Answers GET and HEAD of / (the page) and of /data?since=VERSION
+  // (FollowedRuns::changed_since()). Refuses other methods (405), other targets (404), invalid
+  // versions (400), and any Host other than this machine with the server's port (403), which a page
+  // of another site would send after DNS rebinding.
   HttpAnswer answer(const HttpRequest& request, int port);
 
   // Headers of every answer.

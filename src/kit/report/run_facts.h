@@ -15,7 +15,7 @@ namespace muo::kit {
 //   "peak_flops"       FLOP/s of all devices; 0: unknown
 //   "tokenizer"        the data's tokenizer, which shards name, else --tokenizer
 //   "data"             data_identity()
-// A resumed run replaces it. Throws Error.
+// A resumed run replaces the file. Throws Error.
 void write_run_facts(const trainer::RunDirectory& directory, const PlanReport& report,
                      const trainer::DevicePeak& peak, const data::Corpus& corpus);
 

@@ -41,7 +41,7 @@ TrainRecord train_record(const nlohmann::json& record, std::int64_t step) {
 
 void add_train(TrainRecord record, RunHistory& history) {
   const std::int64_t step = record.step;
-  // Remove steps that a resumed run repeats.
+  // Removes the steps that a resumed run repeats.
   while (!history.step.empty() && history.step.back() >= step) {
     history.step.pop_back();
     history.tokens.pop_back();

@@ -26,7 +26,7 @@ enum class Series : std::uint8_t {
   kMfu
 };
 
-// The contents of a run directory. Parts may be missing, if the run has just begun, was killed, or
+// The contents of a run directory. Parts may be missing if the run has just begun, was killed, or
 // was written by an older version.
 struct RunHistory {
   struct Skip {
@@ -44,14 +44,15 @@ struct RunHistory {
   };
 
   std::filesystem::path directory;
-  // config.toml: its text, and its options with values as text, in the file's order.
+  // config.toml: its text, and its options with their values as text, in the order of the file.
   std::string config;
   std::vector<std::pair<std::string, std::string>> options;
   // run.json (run_facts.h), a JSON object that parse_strict_json() accepts; empty: none.
   std::string facts;
-  // From `facts`: the data's tokenizer, and the identity of the held-out data. Empty: unknown.
+  // From `facts`: the data's tokenizer and the identity of the held-out data. Empty if unknown.
   std::string tokenizer, held_out;
-  // Train records in the order of steps. A non-finite number was non-finite, or is unknown.
+  // Train records in the order of steps. A number that was non-finite or is unknown is non-finite
+  // here.
   std::vector<std::int64_t> step, tokens;
   std::array<std::vector<double>, kSeriesNames.size()> series;
   std::vector<Skip> skipped;              // steps whose update was not committed
@@ -60,7 +61,7 @@ struct RunHistory {
   std::vector<std::int64_t> eval_step;    // steps of evaluations
   std::vector<double> val_loss, val_bpb;  // by `eval_step`; non-finite as above
   // RMS of updates relative to their weights (trainer/train/update_sizes.h), by group and, less
-  // often, by layer. Not finite: unknown.
+  // often, by layer. Non-finite if unknown.
   std::vector<std::int64_t> update_step, layers_step;
   std::vector<std::pair<std::string, std::vector<double>>> update_ratio;  // as long as update_step
   std::vector<std::vector<double>> layer_ratio;  // by `layers_step`, then by layer
@@ -76,12 +77,12 @@ struct RunHistory {
 // True if an option of `train` concerns logging, saving or paths of files.
 bool is_bookkeeping(std::string_view option);
 
-// Sets the facts from the text of run.json. Returns false, and clears them, if it is not a JSON
+// Sets the facts from the text of run.json. Returns false and clears them if the text is not a JSON
 // object.
 bool set_facts(std::string json, RunHistory& history);
 
 // Adds a line of metrics.jsonl, without its newline. Returns false if it is not a record. A record
-// replaces those of the same and later steps, which a resumed run has repeated.
+// replaces those of the same and later steps, because a resumed run has repeated them.
 bool add_record(std::string_view line, RunHistory& history);
 
 }  // namespace muo::kit

@@ -29,7 +29,7 @@ constexpr std::size_t kBlock = std::size_t{1} << 20;
 // About two records: their times make them unique.
 constexpr std::size_t kLastBytes = 512;
 
-// Returns the file's text; empty if there is no file, or, with a note, if it cannot be read.
+// Returns the file's text. Empty if there is no file, or, with a note, if it cannot be read.
 std::string text_of(const fs::path& file, std::vector<std::string>& notes) {
   std::error_code error;
   if (!fs::exists(file, error)) return {};
@@ -46,8 +46,8 @@ std::string text_of(const fs::path& file, std::vector<std::string>& notes) {
   return text.str();
 }
 
-// Reads the file from `at` on into `buffer`, and returns the bytes read: fewer than fit at the end
-// of the file or on an error.
+// Reads the file from `at` on into `buffer` and returns the bytes read, which are fewer than
+// `buffer` holds at the end of the file or on an error.
 std::string_view read_at(int file, std::int64_t at, std::string& buffer) {
   std::size_t count = 0;
   while (count < buffer.size()) {
@@ -66,10 +66,10 @@ void require_run(const fs::path& directory) {
   const trainer::RunDirectory run{.root = directory, .resume = {}};
   std::error_code error;
   if (fs::exists(run.config(), error) || fs::exists(run.metrics(), error)) return;
-  throw InputError(fmt::format(
-      "{}: {}: give run directories, as --out of train names them", directory.string(),
-      fs::is_directory(directory, error) ? "no run: it has neither config.toml nor metrics.jsonl"
-                                         : "no such directory"));
+  throw InputError(fmt::format("{}: {}: give run directories (--out of train)", directory.string(),
+                               fs::is_directory(directory, error)
+                                   ? "no run: it has neither config.toml nor metrics.jsonl"
+                                   : "no such directory"));
 }
 
 RunReader::RunReader(const fs::path& directory) {
@@ -100,7 +100,7 @@ bool RunReader::read() {
   const bool config = refresh(config_, &RunReader::read_config);
   const bool facts = refresh(facts_, &RunReader::read_facts);
   const bool metrics = refresh(metrics_, &RunReader::read_metrics);
-  // Shards name their tokenizer, which overrides the option.
+  // Shards name their tokenizer, which then overrides the option.
   for (auto& [name, value] : history_.options)
     if (name == "tokenizer" && !history_.tokenizer.empty()) value = history_.tokenizer;
   if (config || facts || metrics) write_notes();
@@ -141,7 +141,7 @@ bool RunReader::read_metrics() {
 }
 
 // Compares the last bytes read: a resumed run rewrites the file without the steps that it repeats,
-// and the file may have reached its old length before the next read().
+// and the file may have reached its old length again before the next read().
 bool RunReader::continues(int file) const {
   std::string buffer(last_bytes_.size(), '\0');
   const auto from = read_bytes_ - static_cast<std::int64_t>(last_bytes_.size());
@@ -219,8 +219,8 @@ void RunReader::write_notes() {
   std::error_code error;
   if (config_.gone || facts_.gone || metrics_.gone)
     notes.emplace_back(fs::exists(history_.directory, error)
-                           ? "files of this run are gone: their last contents are shown"
-                           : "the directory is gone: its last contents are shown");
+                           ? "files of this run are gone: showing their last contents"
+                           : "the directory is gone: showing its last contents");
 }
 
 RunHistory read_run(const fs::path& directory) {

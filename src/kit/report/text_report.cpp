@@ -143,7 +143,7 @@ std::string value_in(const RunSummary& run, const std::string& option) {
   return found == run.options.end() ? "" : found->second;
 }
 
-// Returns the options of the first run in which others differ, without the seed and bookkeeping.
+// Returns the options in which other runs differ from the first, without the seed and bookkeeping.
 std::vector<std::string> differing_options(std::span<const RunSummary> runs) {
   std::vector<std::string> out;
   for (const auto& option : runs.front().options) {
@@ -197,7 +197,7 @@ std::string trial_table(std::span<const RunSummary> trials) {
   const bool seeds = points.size() < trials.size();
   struct Ranked {
     const RunSummary* trial;
-    double mean;  // mean of its point
+    double mean;  // mean of the run's point
   };
   std::vector<Ranked> ranking;
   ranking.reserve(trials.size());

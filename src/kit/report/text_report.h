@@ -16,7 +16,7 @@ struct TextReportOptions {
   bool braille = false;  // draw with Unicode braille characters; else ASCII
 };
 
-// Results of a run. `last` and `best` are held-out values, in bits per byte where they are known.
+// Results of a run. `last` and `best` are held-out values, in bits per byte if known.
 struct RunSummary {
   std::string name;
   std::vector<std::pair<std::string, std::string>> options;
@@ -28,18 +28,18 @@ struct RunSummary {
 };
 RunSummary summary_of(const RunHistory& run, const std::string& name);
 
-// Returns a table of a sweep's trials, with the options in which they differ. They are sorted by
-// steps, descending, then by their held-out value, as the mean of trials that differ in their seed
-// only.
+// Returns a table of a sweep's trials, with the options in which they differ. The trials are sorted
+// by steps, descending, then by held-out value, which is the mean of the trials that differ only in
+// their seed.
 std::string trial_table(std::span<const RunSummary> trials);
 
-// Returns a warning if the held-out values of these runs cannot be compared, as their data differ;
-// else an empty text.
+// Returns a warning if the held-out values of these runs cannot be compared because their data
+// differ; otherwise empty.
 std::string incomparable_text(std::span<const RunSummary> runs);
 
 // Returns a report for a terminal: results, and small curves of loss, held-out loss (in bits per
-// byte where they are known) and tokens per second by step. Each column spans from its lowest to
-// its highest value, so that no spike is lost.
+// byte if known) and tokens per second by step. Each column spans from its lowest to its highest
+// value, so that no spike is lost.
 std::string text_report(const RunHistory& run, const std::string& name,
                         const TextReportOptions& options);
 

@@ -9,7 +9,7 @@
 namespace muo::kit {
 namespace {
 
-// Scans a line; holds its unread rest.
+// Scans a line and holds its unread rest.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
@@ -22,7 +22,7 @@ class Scanner {
   [[nodiscard]] bool at_end() const { return text_.empty(); }
   [[nodiscard]] bool at_text() const { return text_.starts_with('"'); }
 
-  // Reads a string of ASCII without escapes, which needs no decoding.
+  // Reads an ASCII string without escapes, which needs no decoding.
   std::optional<std::string_view> text() {
     if (!skip("\"")) return std::nullopt;
     const auto is_plain = [](char c) { return c >= ' ' && c < '\x7F' && c != '"' && c != '\\'; };
@@ -49,7 +49,7 @@ class Scanner {
  private:
   static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-  // Reads a token with the syntax of a JSON number, as from_chars accepts more forms.
+  // Reads a token with the syntax of a JSON number, because from_chars accepts more forms.
   std::string_view take_number() {
     const auto is_part = [](char c) {
       return is_digit(c) || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';

@@ -11,7 +11,7 @@
 
 namespace muo::kit {
 
-// The fields of a train record that a report uses; a number that is missing or null is NaN.
+// The fields of a train record that a report uses. A number that is missing or null is NaN.
 struct TrainRecord {
   TrainRecord() { series.fill(std::numeric_limits<double>::quiet_NaN()); }
 
@@ -24,7 +24,7 @@ struct TrainRecord {
 
 // Parses a train record in the form that the logger writes: "kind" first, no blanks, no nested
 // values, no escapes. Nearly all lines of a file are such records, and this takes a tenth of the
-// time of a JSON library. Empty: the line has another form, and must be parsed by the library.
+// time of a JSON library. Empty if the line has another form; the library must parse it then.
 std::optional<TrainRecord> parse_train_record(std::string_view line);
 
 }  // namespace muo::kit

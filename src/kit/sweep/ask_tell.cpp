@@ -191,7 +191,7 @@ void AskTell::ask(const std::string& name, const nlohmann::json& options) {
   if (!trial.config) ended(number, {.state = TrialState::kRefused, .message = trial.refusal});
 }
 
-// A trial that has already ended is left unchanged.
+// Leaves a trial that has already ended unchanged.
 void AskTell::stop(const std::string& name, SweepRun& run) {
   const auto found = numbers_.find(name);
   if (found == numbers_.end()) throw trainer::input_error("no trial {}", name);
@@ -240,8 +240,8 @@ void AskTell::queue(const Json& message) {
   queued_.push_back(text_of(message));
 }
 
-// Writes pieces of at most PIPE_BUF bytes: a writable pipe takes one without blocking, so that
-// `signal_` is checked in between.
+// Writes pieces of at most PIPE_BUF bytes: a writable pipe takes one without blocking, so `signal_`
+// is checked between pieces.
 void AskTell::write(std::string_view text) const {
   while (!text.empty() && signal_ == 0) {
     pollfd sink{.fd = out_, .events = POLLOUT, .revents = 0};

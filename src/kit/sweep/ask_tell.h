@@ -13,24 +13,25 @@
 
 namespace muo::kit {
 
-// A sweep whose trials an external optimizer suggests (--ask-tell), by one JSON object per line in
-// each direction; docs/sweeps.md specifies the messages. An invalid line is answered by an error
-// message and has no other effect.
+// A sweep whose trials an external optimizer suggests (--ask-tell), with one JSON object per line
+// in each direction; docs/sweeps.md specifies the messages. An invalid line is answered with an
+// error message and has no other effect.
 class AskTell {
  public:
-  // Reads from `in` and writes to `out`; SIGPIPE must be ignored. All arguments must outlive this.
-  // Once `signal` is not 0, writing no longer waits for a reader that does not read.
+  // Reads from `in` and writes to `out`; SIGPIPE must be ignored. All arguments must outlive this
+  // object. Once `signal` is not 0, writing no longer waits for a reader that does not read.
   AskTell(int in, int out, SweepPlanner& planner, Scheduler& scheduler, SweepDirectory& directory,
           const std::atomic<int>& signal);
 
-  // Adds a trial that an earlier process received, from its line in the journal. Throws InputError.
+  // Adds a trial that an earlier process received, given as its line in the journal. Throws
+  // InputError.
   void replay(const nlohmann::json& line);
   // Writes the first message. Throws Error, as exchange() does, if it cannot be written.
   void begin();
   // Handles the input that has arrived, without blocking for more, and writes queued messages.
   void exchange(SweepRun& run);
 
-  // Queue a message, which exchange() writes; from any thread.
+  // These queue a message, which exchange() writes. May be called from any thread.
   void evaluated(std::size_t trial, std::int64_t step, const trainer::EvalResult& result);
   void ended(std::size_t trial, const TrialResult& result);
 
@@ -52,7 +53,7 @@ class AskTell {
   Scheduler& scheduler_;
   SweepDirectory& directory_;
   const std::atomic<int>& signal_;
-  std::map<std::string, std::size_t> numbers_;  // by the trials' names, as JSON text
+  std::map<std::string, std::size_t> numbers_;  // by name of the trial, as JSON text
   std::string line_;                            // incomplete line of input
   std::int64_t line_number_ = 1;
   bool closed_ = false;

@@ -43,14 +43,14 @@ std::int64_t Scheduler::step_of(std::size_t trial, std::size_t rung) const {
 
 void Scheduler::replay_result(std::size_t trial, const TrialResult& result) {
   const std::lock_guard lock(mutex_);
-  // Without halving a failure has decided nothing, so the trial is tried again.
+  // Without halving, a failure decides nothing, so the trial is tried again.
   if (result.state == TrialState::kFailed && plan_.rungs.empty()) return;
   replaying_ = true;
   set_result(trial, result);
   replaying_ = false;
 }
 
-// In a synchronous sweep the replayed results have already caused the promotion.
+// In a synchronous sweep, the replayed results have already caused the promotion.
 void Scheduler::replay_promotion(std::size_t trial, std::size_t rung) {
   const std::lock_guard lock(mutex_);
   if (trials_[trial].rung >= rung) return;
@@ -137,8 +137,8 @@ std::vector<TrialStatus> Scheduler::status() const {
   return trials_;
 }
 
-// Counts, for trials that wait or run, the steps to their next rung; for points that halving has
-// not decided on, the steps from rung to rung of as many as will be promoted.
+// Counts the steps to the next rung of trials that wait or run, and, for points that halving has
+// not decided on, the steps from rung to rung of as many points as will be promoted.
 std::int64_t Scheduler::steps_left() const {
   const std::lock_guard lock(mutex_);
   std::int64_t left = 0;
@@ -204,7 +204,7 @@ std::vector<Scheduler::PointAt> Scheduler::points_at(std::size_t rung) const {
       at.is_beyond = at.is_beyond || gone;
       complete = complete && (gone || (status.rung == rung && !busy));
       const auto score = status.last.score();
-      // A point is never among the best unless all its trials reached the rung with a score.
+      // A point is never among the best unless all its trials have reached the rung with a score.
       if (!gone && status.state == TrialState::kPaused && score)
         at.score += *score / static_cast<double>(plan_.points[i].size());
       else
@@ -227,7 +227,8 @@ void Scheduler::decide() {
     if (status.state == TrialState::kPaused) status.state = TrialState::kStopped;
 }
 
-// Promotes the best point that may be promoted, from the highest rung down; false if there is none.
+// Promotes the best point that may be promoted, from the highest rung down. Returns false if there
+// is none.
 bool Scheduler::promote_one(bool at_least_one) {
   for (std::size_t rung = rungs() - 1; rung-- > 0;) {
     const std::vector<PointAt> points = points_at(rung);
@@ -243,7 +244,7 @@ bool Scheduler::promote_one(bool at_least_one) {
   return false;
 }
 
-// In synchronous mode, when no trial waits or runs, promotes or stops those paused at the rung.
+// In synchronous mode, if no trial waits or runs, promotes or stops the trials paused at the rung.
 void Scheduler::decide_rung() {
   if (any(TrialState::kWaiting) || any(TrialState::kRunning) || !any(TrialState::kPaused)) return;
   std::size_t rung = 0;
@@ -271,7 +272,7 @@ std::optional<std::size_t> Scheduler::choose(int worker) const {
   std::map<std::size_t, std::size_t> waiting;  // trials, by group
   for (std::size_t i = 0; i < trials_.size(); ++i)
     if (trials_[i].state == TrialState::kWaiting) ++waiting[plan_.trials[i].group];
-  // The group of the smallest rank is chosen.
+  // The group with the smallest rank is chosen.
   const auto rank_of = [&](std::size_t group) {
     if (captured_.contains({worker, group}))
       return std::tuple(0, -static_cast<std::ptrdiff_t>(trials_[*first_waiting(group)].rung));
@@ -285,8 +286,7 @@ std::optional<std::size_t> Scheduler::choose(int worker) const {
   return best ? first_waiting(*best) : std::nullopt;
 }
 
-// Returns the first waiting trial of the group at its highest rung, so that promoted trials come
-// first.
+// Returns the group's first waiting trial at the highest rung, so that promoted trials come first.
 std::optional<std::size_t> Scheduler::first_waiting(std::size_t group) const {
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < trials_.size(); ++i)

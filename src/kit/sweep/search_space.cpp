@@ -30,7 +30,7 @@ bool is_real(const trainer::OptionRow& row) {
   return holds_any<float*, double*, std::optional<double>*>(row.field);
 }
 
-// Six digits are more than any search needs, and a command line holds them exactly.
+// Six digits are more than any search needs, and are represented exactly on a command line.
 std::string number_text(double value, bool whole) {
   return whole ? fmt::format("{:.0f}", value) : fmt::format("{:.6g}", value);
 }
@@ -94,7 +94,7 @@ class AxisParser {
   }
 
  private:
-  // Throws the InputError of the option itself for an invalid value.
+  // Throws the option's own InputError for an invalid value.
   void check(const std::string& value) const {
     trainer::TrainOptions scratch;
     const std::vector<trainer::OptionRow> rows = trainer::option_table(scratch);
@@ -139,7 +139,7 @@ std::vector<std::string> split(std::string_view text) {
   return out;
 }
 
-// Returns the first `count` cells of the grid, each as one index, in a random order.
+// Returns the first `count` cells of a random permutation of the grid, each cell as one index.
 std::vector<std::int64_t> random_cells(std::int64_t cells, std::int64_t count, std::uint64_t seed) {
   const CounterRandom random(seed, "grid");
   std::unordered_map<std::int64_t, std::int64_t> moved;  // elements that the shuffle has swapped
@@ -201,7 +201,7 @@ std::optional<trainer::Axis> parse_axis(const trainer::OptionRow& row,
   if (texts.size() == 1 && !is_range && text.find(',') == std::string_view::npos)
     return std::nullopt;
   if (!is_sweepable(row)) {
-    if (texts.size() == 1) return std::nullopt;  // such as a path with a comma
+    if (texts.size() == 1) return std::nullopt;  // for example a path with a comma
     throw trainer::input_error("{}: cannot vary within a sweep: give one value", where);
   }
   AxisParser parser(row, where);

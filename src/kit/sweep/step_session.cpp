@@ -32,7 +32,7 @@ StepSession::~StepSession() {
 void StepSession::train(trainer::TrainingRun& run) {
   {
     const std::lock_guard lock(mutex_);
-    if (state_ == State::kIdle) {  // else the ranks have failed
+    if (state_ == State::kIdle) {  // otherwise the ranks have failed
       state_ = State::kTraining;
       run_ = &run;
     }
@@ -41,7 +41,7 @@ void StepSession::train(trainer::TrainingRun& run) {
   await_ranks();
 }
 
-// Waits until the ranks wait for the next run, or have failed.
+// Blocks until the ranks wait for the next run or have failed.
 void StepSession::await_ranks() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return state_ == State::kIdle || state_ == State::kEnded; });
@@ -71,7 +71,7 @@ void StepSession::serve(const GroupOptions& devices, const data::Corpus& corpus)
   changed_.notify_all();
 }
 
-// Called in the ranks' barrier by the last to arrive, which sends the heartbeats of all.
+// Called at the ranks' barrier by the last rank to arrive, which sends the heartbeats of all ranks.
 void StepSession::await_next() {
   constexpr auto kBetweenHeartbeats = std::chrono::milliseconds(50);
   std::unique_lock lock(mutex_);

@@ -12,21 +12,21 @@
 
 namespace muo::kit {
 
-// Devices on which the step of a group is captured; they train one run after another with it.
-// Between two runs the ranks' threads wait. Several sessions may share devices if only one of them
-// trains at a time. Not thread-safe.
+// Devices on which the training step of a group is captured; they train one run after another with
+// it. Between two runs, the rank threads wait. Several sessions may share devices if only one of
+// them trains at a time. Not thread-safe.
 class StepSession {
  public:
-  // Captures the step, and returns when all ranks have. All arguments must outlive the session.
-  // Throws Error and InputError as DeviceGroup::run() does.
+  // Captures the step and returns when all ranks have done so. All arguments must outlive the
+  // session. Throws Error and InputError as DeviceGroup::run() does.
   StepSession(const trainer::PlannedRun& run, const GroupOptions& devices,
               const data::Corpus& corpus);
-  ~StepSession();  // waits for the ranks' threads, which free their memory
+  ~StepSession();  // waits for the rank threads, which free their memory
   StepSession(const StepSession&) = delete;
   StepSession& operator=(const StepSession&) = delete;
 
-  // Returns when all ranks have ended the run. Throws Error as DeviceGroup::run() does; the session
-  // cannot be used after that.
+  // Returns when all ranks have ended the run. Throws Error as DeviceGroup::run() does; after that
+  // the session cannot be used.
   void train(trainer::TrainingRun& run);
 
  private:
@@ -39,7 +39,7 @@ class StepSession {
   std::mutex mutex_;
   std::condition_variable changed_;
   State state_ = State::kStarting;
-  trainer::TrainingRun* run_ = nullptr;  // null: the ranks' threads end
+  trainer::TrainingRun* run_ = nullptr;  // null: the rank threads end
   std::exception_ptr failure_;
   std::thread thread_;
 };

@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
 
-// True if the option may have another value when a sweep is resumed.
+// True if the option may have another value when the sweep is resumed.
 bool may_change(const trainer::OptionRow& row) {
   constexpr std::array<std::string_view, 3> kCompared = {"eval-every", "eval-tokens", "init-from"};
   if (row.name == "devices" || row.name == "trials-per-device") return true;
@@ -44,7 +44,7 @@ std::string header_of(const trainer::SweepOptions& options, const std::string& d
   return Json{{"kind", "sweep"}, {"format", kFormat}, {"options", values}, {"data", data}}.dump();
 }
 
-// Returns the options as a file that `sweep --config` reads back.
+// Returns the options as a file from which `sweep --config` reads them back.
 std::string sweep_toml(const trainer::SweepOptions& options) {
   trainer::SweepOptions copy = options;
   std::string text = "\n" + trainer::config_text(trainer::option_table(copy));
@@ -110,7 +110,7 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-// Returns the points of the trials in a journal, whose first line is its header.
+// Returns the points of the trials in a journal whose first line is its header.
 std::vector<Point> points_in(std::span<const std::string> lines, const fs::path& file) {
   std::vector<Point> points;
   for (std::size_t i = 1; i < lines.size(); ++i) {
@@ -135,7 +135,7 @@ bool begins_with(const SweepPlan& plan, std::span<const Point> points) {
   return !points.empty();
 }
 
-// Throws InputError if the headers differ in anything but the values of the `free` axes.
+// Throws InputError if the headers differ in anything except the values of the `free` axes.
 void check_header(const std::string& first, const std::string& header, const fs::path& root,
                   std::span<const trainer::Axis> free) {
   const fs::path file = root / "sweep.jsonl";
@@ -162,7 +162,8 @@ void check_header(const std::string& first, const std::string& header, const fs:
   }
 }
 
-// Writes the varied options and the metric that compares trials, for TensorBoard's HPARAMS.
+// Writes the varied options, and the metric by which trials are compared, for TensorBoard's
+// HPARAMS.
 void describe_experiment(const fs::path& root, const trainer::SweepOptions& options,
                          const SweepPlan& plan) {
   std::vector<trainer::Hparam> varied = trainer::hparams_of(plan.trials.front().options);
@@ -176,7 +177,7 @@ void describe_experiment(const fs::path& root, const trainer::SweepOptions& opti
       trainer::hparams_experiment_event({trainer::wall_time(), 0}, varied, {&metric, 1}));
 }
 
-// Returns the text as a field of comma-separated values (RFC 4180).
+// Returns the text as a field of a CSV file (RFC 4180).
 std::string field(std::string text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2)
@@ -218,7 +219,7 @@ void SweepDirectory::begin(const trainer::SweepOptions& options, const SweepPlan
   std::string lines = header + '\n';
   for (std::size_t i = 0; i < plan.trials.size(); ++i)
     lines += trial_line(i, plan.trials[i]) + '\n';
-  // Written atomically, as its existence marks the directory as a sweep.
+  // Written atomically, because its existence marks the directory as a sweep.
   replace_file(root_ / "sweep.jsonl", lines);
   if (options.train.run.tensorboard && !plan.trials.empty())
     describe_experiment(root_, options, plan);

@@ -13,8 +13,8 @@
 
 namespace muo::kit {
 
-// Reads the points of a sweep's trials, in the order of their numbers, from its journal; none if
-// `root` holds no sweep. Throws InputError.
+// Reads the points of a sweep's trials from its journal, in the order of their numbers. Returns
+// none if `root` holds no sweep. Throws InputError.
 [[nodiscard]] std::vector<Point> journal_points(const std::filesystem::path& root);
 
 // <root>/sweep.toml      options, which `sweep --config` reads back
@@ -24,10 +24,10 @@ namespace muo::kit {
 // <root>/run.lock
 class SweepDirectory {
  public:
-  // Opens and locks the directory of the options: a new one, or with --resume an existing one.
-  // `data` is data_identity(). Throws InputError if a new one holds a sweep, or if the existing
-  // sweep has other options (the message names the one that differs). A grid without halving may
-  // have additional values: the plan must then begin with the journal_points().
+  // Opens and locks the directory that the options name: a new one, or with --resume an existing
+  // one. `data` is data_identity(). Throws InputError if a new one already holds a sweep, or if the
+  // existing sweep has other options (the message names the option that differs). A grid without
+  // halving may have additional values; the plan must then begin with the journal_points().
   SweepDirectory(const trainer::SweepOptions& options, const SweepPlan& plan,
                  const std::string& data);
 
@@ -35,18 +35,19 @@ class SweepDirectory {
   [[nodiscard]] std::filesystem::path trial(std::size_t number) const;
   [[nodiscard]] bool is_resumed() const { return !lines_.empty(); }
 
-  // Replays the journal: results and promotions into the scheduler, trials into `add_trial`, if it
-  // is given, because the plan does not have them. Throws InputError for invalid lines.
+  // Replays the journal: results and promotions into the scheduler, and trials into `add_trial`,
+  // which is given if the plan does not have them. Throws InputError for invalid lines.
   void replay(Scheduler& scheduler,
               const std::function<void(const nlohmann::json& line)>& add_trial = {}) const;
-  // Append to the journal, and return when the line is on disk. From any thread. Throw WriteError;
-  // after one failure every call throws, as lines after a missing one would have another meaning.
+  // These append to the journal and return when the line is on disk. May be called from any thread.
+  // Throw WriteError; after one failure every call throws, because lines after a missing one would
+  // have another meaning.
   void add_trial(std::size_t number, const Trial& trial);
   void add_result(std::size_t trial, std::size_t rung, const TrialResult& result);
   void add_part(std::size_t trial, std::int64_t step, double seconds);  // Scheduler::add_part()
-  // Does the same, but returns false instead of throwing WriteError.
+  // The same, but returns false instead of throwing WriteError.
   bool add_promotion(std::size_t trial, std::size_t rung);
-  // Returns why the journal could not be written; empty if it could. From any thread.
+  // Returns why the journal could not be written, or an empty text. May be called from any thread.
   [[nodiscard]] std::string failure() const;
   // Replaces sweep.csv atomically.
   void write_table(const SweepPlan& plan, const std::vector<TrialStatus>& status) const;

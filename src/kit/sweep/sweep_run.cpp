@@ -68,7 +68,8 @@ void SweepRun::train(int index, const Scheduler::Segment& segment) {
   }
 }
 
-// Returns the worker's session of the group, captured now if it has none. Throws as capturing does.
+// Returns the worker's session of the group, and captures the group if there is none. Throws as
+// capturing does.
 StepSession& SweepRun::session_of(int index, std::size_t group_index) {
   Worker& worker = at(index);
   std::vector<Session>& sessions = worker.sessions;
@@ -117,7 +118,7 @@ void SweepRun::drop(int index, std::vector<Session>::iterator session) {
   at(index).sessions.erase(session);
 }
 
-// Fails all waiting trials of the group, as its step cannot be captured.
+// Fails all waiting trials of the group, because its step cannot be captured.
 void SweepRun::fail_group(std::size_t group, const std::string& why) {
   while (const auto segment = scheduler_.take_waiting(group))
     record(*segment, {.state = TrialState::kFailed, .message = why});
@@ -187,12 +188,13 @@ void SweepRun::record_part(TrialRun& trial) {
   scheduler_.requeue(segment);
 }
 
-// A full disk or a limit of threads is not the trial's failure: the sweep ends, and retries the
+// A full disk or a limit on threads is not a failure of the trial: the sweep ends, and retries the
 // trial when it is resumed.
 void SweepRun::record_failure(const Scheduler::Segment& segment, const std::exception_ptr& cause) {
   const auto end_sweep = [&](const Error& error) {
-    fail(fmt::format("trial {}: {}; to continue after that: {} sweep --resume {}", segment.trial,
-                     error.what(), program_word(), shell_word(directory_.root().string())));
+    fail(fmt::format("trial {}: {}; once this is fixed, continue with: {} sweep --resume {}",
+                     segment.trial, error.what(), program_word(),
+                     shell_word(directory_.root().string())));
     scheduler_.requeue(segment);
   };
   try {
@@ -209,7 +211,7 @@ void SweepRun::record_failure(const Scheduler::Segment& segment, const std::exce
 void SweepRun::record(const Scheduler::Segment& segment, const TrialResult& result) {
   try {
     directory_.add_result(segment.trial, segment.rung, result);
-  } catch (const WriteError&) {  // the scheduler may not act on a result that is not recorded
+  } catch (const WriteError&) {  // the scheduler must not act on a result that is not recorded
     return record_failure(segment, std::current_exception());
   }
   scheduler_.finish(segment, result);
@@ -218,7 +220,7 @@ void SweepRun::record(const Scheduler::Segment& segment, const TrialResult& resu
 
 void SweepRun::end_early(std::size_t trial) {
   const std::lock_guard lock(mutex_);
-  ending_.push_back(trial);  // a worker may be about to begin it
+  ending_.push_back(trial);  // a worker may be about to start it
   for (const Worker& worker : workers_)
     if (worker.current && worker.current->segment().trial == trial) worker.current->end_early();
 }

@@ -12,25 +12,26 @@
 
 namespace muo::kit {
 
-// The workers of a sweep, and their progress.
+// The workers of a sweep and their progress.
 class SweepRun {
  public:
   SweepRun(const SweepPlan& plan, Scheduler& scheduler, SweepDirectory& directory,
            TrialRun::Shared trials);
 
-  // Trains trials on the devices of worker `index` until none are left. Each worker has its own
-  // thread. Does not throw.
+  // Trains trials on the devices of worker `index` until none are left. Each worker calls it on its
+  // own thread. Does not throw.
   void work(int index);
 
-  // Records the results of trials whose checkpoints are on disk. One thread must call it
-  // repeatedly until the workers have ended, and once more after that: workers wait for it.
+  // Records the results of trials whose checkpoints are on disk. One thread must call this
+  // repeatedly until the workers have ended, and once more after that, because workers wait for it.
   void record_results();
 
-  // Stops the sweep: running trials save a checkpoint, and workers end. From any thread.
+  // Stops the sweep: running trials save a checkpoint, and workers end. May be called from any
+  // thread.
   void stop();
   // Stops the sweep because of an error.
   void fail(const std::string& why);
-  // Ends the trial, if it is running, after its current step. From any thread.
+  // Ends the trial after its current step if it is running. May be called from any thread.
   void end_early(std::size_t trial);
 
   struct Running {
@@ -39,7 +40,7 @@ class SweepRun {
   };
   [[nodiscard]] std::vector<Running> running() const;
   [[nodiscard]] int captures() const { return captures_; }
-  // Returns why the sweep failed; empty if it did not.
+  // Returns why the sweep failed; empty if it did not fail.
   [[nodiscard]] std::string failure() const;
 
  private:

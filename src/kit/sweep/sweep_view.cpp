@@ -36,7 +36,7 @@ std::string best_table(const SweepPlan& plan, const std::vector<TrialStatus>& st
   for (const PointScore& each : best) {
     const std::vector<std::size_t>& trials = plan.points[each.point];
     std::vector<std::string> row = {fmt::format("{}", trials.front())};
-    if (trials.back() - trials.front() + 1 != trials.size())  // seeds were added at a resume
+    if (trials.back() - trials.front() + 1 != trials.size())  // seeds were added when resuming
       row[0] = fmt::format("{}", fmt::join(trials, ","));
     else if (trials.size() > 1)
       row[0] += fmt::format("-{}", trials.back());
@@ -104,7 +104,7 @@ std::string SweepView::trial_line(std::size_t trial, const TrialStatus& status, 
 void SweepView::show(const std::vector<TrialStatus>& status,
                      const std::vector<SweepRun::Running>& running, std::int64_t steps_left,
                      Clock::time_point now) {
-  if (shown_step_.empty())  // steps of earlier processes took none of the time since started_
+  if (shown_step_.empty())  // steps of earlier processes took no time since started_
     for (const TrialStatus& before : status)
       shown_step_.push_back(before.step);
   shown_.resize(status.size(), TrialState::kWaiting);

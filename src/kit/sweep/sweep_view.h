@@ -9,15 +9,15 @@
 
 namespace muo::kit {
 
-// Output of a sweep: a line for each trial that ends; below them, on a terminal, the best trials,
-// the running ones and the remaining time.
+// Output of a sweep: a line for each trial that ends and, below them on a terminal, the best
+// trials, the running ones and the remaining time.
 class SweepView {
  public:
   using Clock = Terminal::Clock;
   SweepView(const SweepPlan& plan, int fd, Clock::time_point now = Clock::now());
 
   void note(std::string_view text) { terminal_.lines(text); }
-  // Shows the current state; to be called repeatedly.
+  // Shows the current state; call this repeatedly.
   void show(const std::vector<TrialStatus>& status, const std::vector<SweepRun::Running>& running,
             std::int64_t steps_left, Clock::time_point now = Clock::now());
   // Replaces the live lines by the table of the best trials.
@@ -32,19 +32,19 @@ class SweepView {
   std::vector<TrialState> shown_;
   std::vector<std::int64_t> shown_step_;
   std::optional<double> best_;
-  std::int64_t trained_ = 0;  // steps of segments that ended since the first show()
+  std::int64_t trained_ = 0;  // steps of segments that have ended since the first show()
   const Clock::time_point started_;
 };
 
-// Score of a point over all its seeds.
+// The score of a point over all its seeds.
 struct PointScore {
   std::size_t point = 0;        // index in SweepPlan::points
   std::int64_t step = 0;        // step that all its trials have reached
-  double mean = 0, spread = 0;  // standard deviation; 0 with one seed
+  double mean = 0, spread = 0;  // spread: standard deviation; 0 with one seed
   std::size_t best_trial = 0;
 };
 // Returns the points, best first: by step, descending, then by mean. Omits points with a trial that
-// has no score, or has reached another step.
+// has no score or has reached another step.
 std::vector<PointScore> best_points(const SweepPlan& plan, const std::vector<TrialStatus>& status);
 
 // Formats a point: "matrix-lr 0.02, seed 3".

@@ -41,7 +41,7 @@ trainer::TrainOptions with_settings(const trainer::TrainOptions& common, const P
 
 void require_validation_data(const data::Corpus& corpus) {
   if (corpus.val == nullptr || corpus.val->size() < 2)
-    throw InputError("--val-data: a sweep needs validation data to compare trials: give some");
+    throw InputError("--val-data: a sweep needs validation data to compare trials: give a path");
 }
 
 Point without_seed(Point point) {
@@ -49,8 +49,8 @@ Point without_seed(Point point) {
   return point;
 }
 
-// Trials share a process, which has one choice of GEMM algorithms: --tune in one trial would affect
-// the others.
+// All trials run in one process, which has one choice of GEMM algorithms, so --tune in one trial
+// would affect the others.
 trainer::RunConfig resolve_trial(const trainer::TrainOptions& options, const data::Corpus& corpus) {
   if (const std::optional<trainer::Tune> tune = options.numbers.tune;
       tune.value_or(trainer::Tune::kOff) != trainer::Tune::kOff)
@@ -65,7 +65,7 @@ trainer::RunConfig resolve_trial(const trainer::TrainOptions& options, const dat
 void refuse_with_ask_tell(const trainer::SweepOptions& options) {
   if (!options.axes.empty())
     throw trainer::input_error(
-        "--ask-tell: values of --{} come with each trial: give one as the default",
+        "--ask-tell: values of --{} come with each trial: give only one, as the default",
         options.axes.front().option);
   if (options.trials)
     throw InputError("--ask-tell: the sweep ends when standard input does: leave out --trials");
@@ -135,7 +135,7 @@ void SweepPlanner::choose_devices() {
   plan_.trials_per_device = static_cast<int>(options_.trials_per_device);
 }
 
-// Appends the trial, even if it is refused.
+// Appends the trial even if it is refused.
 void SweepPlanner::plan_one(std::string name, Point point) {
   Trial trial;
   trial.name = std::move(name);
@@ -152,7 +152,7 @@ void SweepPlanner::plan_one(std::string name, Point point) {
   plan_.trials.push_back(std::move(trial));
 }
 
-// Trials of equal key share the memory plan, or its refusal.
+// Trials with equal keys share the memory plan, or its refusal.
 void SweepPlanner::join_group(Trial& trial, trainer::RunConfig config, const std::string& key) {
   if (const auto refused = refused_.find(key); refused != refused_.end())
     throw InputError(refused->second);

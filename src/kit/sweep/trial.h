@@ -33,17 +33,17 @@ inline bool has_ended(TrialState state) {
          state != TrialState::kPaused;
 }
 
-// Result of a trial at a rung or at its end.
+// The result of a trial at a rung or at its end.
 struct TrialResult {
   TrialState state = TrialState::kDone;
   std::int64_t step = 0;
   std::optional<double> val_loss = {}, val_bpb = {};
   std::optional<double> best = {};  // best score of all evaluations so far
-  double seconds = 0;               // wall time of the segment
-  std::string message = {};         // why it ended early
+  double seconds = 0;               // wall-clock time of the segment
+  std::string message = {};         // why the trial ended early
 
-  // The metric by which trials are compared: bits per byte where they are known, else the loss;
-  // lower is better. Empty if it is not finite.
+  // The metric by which trials are compared: bits per byte if known, otherwise the loss; lower is
+  // better. Empty if it is not finite.
   [[nodiscard]] std::optional<double> score() const { return val_bpb ? val_bpb : val_loss; }
 };
 
@@ -57,45 +57,48 @@ struct Trial {
   std::string name = {};                     // given by an external optimizer
 };
 
-// Bytes of memory of a worker: on each of its devices, and on the host.
+// Bytes of a worker's memory: on each of its devices and on the host.
 struct WorkerMemory {
   std::int64_t device = 0, host = 0;
 };
 
-// Trials that share one captured step, as they differ in options of classes kHost and kMemory only.
+// Trials that share one captured step because they differ only in options of classes kHost and
+// kMemory.
 struct CaptureGroup {
-  // Planned for the group's first trial. With staging memory the next trial trains while the
-  // checkpoint of the one before is written.
+  // Planned for the group's first trial. With staging memory, the next trial trains while the
+  // previous trial's checkpoint is written.
   trainer::PlannedRun run;
   WorkerMemory memory_kept = {};  // used by a worker that has captured the step
 };
 
-// All trials of a sweep, and how they run.
+// All trials of a sweep and how they run.
 struct SweepPlan {
   std::vector<Trial> trials;
   std::vector<CaptureGroup> groups;
-  std::vector<std::vector<std::size_t>> points;  // each: trials that differ in their seed only
-  std::vector<std::string> splitting;            // varied options that need a capture per value
-  int workers = 1;                               // number of concurrent trials
-  int trials_per_device = 1;                     // concurrent trials on each device
-  WorkerMemory worker_memory;                    // limit for all groups that a worker has captured
-  std::vector<std::int64_t> rungs;               // steps of halving; empty: no halving
-  std::string warning;                           // about the rungs; empty: none
+  // Each point: trials that differ only in their seed.
+  std::vector<std::vector<std::size_t>> points;
+  std::vector<std::string> splitting;  // varied options that need a capture per value
+  int workers = 1;                     // number of concurrent trials
+  int trials_per_device = 1;           // concurrent trials on each device
+  WorkerMemory worker_memory;          // limit for all groups captured by a worker
+  std::vector<std::int64_t> rungs;     // steps of halving; empty: no halving
+  std::string warning;                 // about the rungs; empty: none
 };
 
-// Resolves trials: all at once, or with --ask-tell one at a time.
+// Resolves trials: all at once, or one at a time with --ask-tell.
 class SweepPlanner {
  public:
-  // Both must outlive it. Throws InputError if nothing can be trained: no devices, too little data,
-  // halving without rungs, or every trial refused. With --ask-tell there are no trials yet, and the
-  // first group is that of the common options. Trials whose points are in `before`, from an earlier
-  // process, keep their numbers; trials that were added to the grid since then come after them.
+  // Both arguments must outlive this object. Throws InputError if nothing can be trained: no
+  // devices, too little data, halving without rungs, or every trial refused. With --ask-tell there
+  // are no trials yet, and the first group is that of the common options. Trials whose points are
+  // in `before`, from an earlier process, keep their numbers; trials added to the grid since then
+  // come after them.
   SweepPlanner(const trainer::SweepOptions& options, const data::Corpus& corpus,
                std::span<const Point> before = {});
 
   [[nodiscard]] const SweepPlan& plan() const { return plan_; }
-  // With --ask-tell: adds a trial, and returns its number. Existing trials and groups keep their
-  // addresses, and other threads may read them at the same time. At most kMaxTrials.
+  // With --ask-tell: adds a trial and returns its number. Existing trials and groups keep their
+  // addresses, and other threads may read them at the same time. At most kMaxTrials may be added.
   std::size_t add(std::string name, Point point);
 
  private:
@@ -116,12 +119,12 @@ class SweepPlanner {
   std::map<std::string, std::string> refused_;
 };
 
-// Returns the option's value in a point; empty if the point does not set it.
+// Returns the option's value in a point; empty if the point does not set the option.
 std::string value_in(const Point& point, std::string_view option);
-// Returns the options in which trials differ, in the order of their points.
+// Returns the options in which trials differ, in the order in which their points hold them.
 std::vector<std::string> varied_options(const SweepPlan& plan);
 
-// Returns the `train` command, quoted for a shell, that trains as the trial does.
+// Returns the `train` command, quoted for a shell, that repeats the trial's training.
 std::string train_command(const trainer::TrainOptions& options);
 
 }  // namespace muo::kit

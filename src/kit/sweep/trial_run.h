@@ -13,8 +13,8 @@
 
 namespace muo::kit {
 
-// A running trial, from the newest checkpoint in its run directory to the end of a segment: all
-// that `train` opens for a run, with messages in <run>/output.log.
+// A running trial, from the newest checkpoint in its run directory to the end of a segment:
+// everything that `train` opens for a run, with messages in <run>/output.log.
 class TrialRun {
  public:
   struct Shared {
@@ -22,17 +22,17 @@ class TrialRun {
     const data::Corpus& corpus;
     std::shared_ptr<const trainer::Checkpoint> init_from = {};
     double peak_flops = 0;
-    std::atomic<int>& stop;  // not 0: running trials save a checkpoint and wait, as at a signal
+    std::atomic<int>& stop;  // not 0: running trials save a checkpoint and wait, as after a signal
     // Writes run.json to the run directory.
     std::function<void(const trainer::RunDirectory& directory, const trainer::RunConfig& config,
                        const CaptureGroup& group)>
         describe = {};
-    // Called with evaluations of running trials, and with results; from any thread.
+    // Called with evaluations of running trials and with results, from any thread.
     std::function<void(std::size_t trial, std::int64_t step, const trainer::EvalResult& result)>
         evaluated = {};
     std::function<void(std::size_t trial, const TrialResult& result)> ended = {};
   };
-  // Throws InputError and Error as OpenedRun does.
+  // Throws InputError and Error, as OpenedRun does.
   TrialRun(const Shared& shared, const Trial& trial, const CaptureGroup& group,
            const Scheduler::Segment& segment);
 
@@ -40,19 +40,19 @@ class TrialRun {
   [[nodiscard]] const Scheduler::Segment& segment() const { return segment_; }
   [[nodiscard]] std::int64_t first_step() const { return files_->opened.first_step(); }
 
-  // Ends the trial after the current step, with an evaluation. From any thread.
+  // Ends the trial after the current step, with an evaluation. May be called from any thread.
   void end_early() { end_early_ = true; }
   void flush() { files_->logger.flush(); }
-  // Closes the log. To be called when all ranks have returned from train_run().
+  // Closes the log. Call this when all ranks have returned from train_run().
   void end();
-  // True if a signal has stopped it.
+  // True if a signal has stopped the trial.
   [[nodiscard]] bool was_stopped() const { return run_->decided.stop != 0; }
-  [[nodiscard]] double seconds() const;  // wall time from construction to end()
+  [[nodiscard]] double seconds() const;  // wall-clock time from construction to end()
   // True while the last checkpoint is being written.
   [[nodiscard]] bool is_saving() const { return files_->saver.is_saving(); }
   // Precondition: !is_saving(). Throws WriteError if the checkpoint could not be written.
   [[nodiscard]] TrialResult result();
-  // Releases the lock, after which another TrialRun may open the directory.
+  // Releases the lock, so that another TrialRun may open the directory.
   void unlock() { files_->opened.lock = {}; }
 
  private:
@@ -62,7 +62,7 @@ class TrialRun {
   std::atomic<bool> end_early_ = false;
   trainer::RunConfig config_;
   std::optional<trainer::EvalResult>
-      known_;  // evaluation at the segment's end, from an earlier process
+      known_;  // evaluation at the end of the segment, from an earlier process
   std::shared_ptr<trainer::EventLog> events_;  // null: none
   std::optional<trainer::RunFiles> files_;
   std::unique_ptr<trainer::TrainingRun> run_;

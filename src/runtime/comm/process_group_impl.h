@@ -131,7 +131,7 @@ class ProcessGroup::Impl {
 
   std::mutex callback_mutex_;  // held while callback_ runs; locked before mutex_
   OnFailure callback_;
-  std::thread notifier_;  // separate, as callback_ may take long and heartbeats must continue
+  std::thread notifier_;  // separate, as callback_ may be slow and heartbeats must continue
   std::thread thread_;
 };
 

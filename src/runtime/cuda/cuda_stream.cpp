@@ -1,8 +1,11 @@
+#include <functional>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/cuda_device.h"
+#include "runtime/cuda/loop_kernels.h"
 #include "runtime/cuda/stream_context.h"
 
 namespace muo {
@@ -68,23 +71,79 @@ class CudaGraph final : public Graph {
 // remains usable after the body throws.
 class Capture {
  public:
-  Capture(cudaStream_t stream, CudaDeviceState& device) : stream_(stream), device_(device) {
-    // Thread-local: threads of other devices may allocate and query meanwhile.
-    MUO_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  // `current` points to this object during its lifetime.
+  Capture(cudaStream_t stream, CudaDeviceState& device, Capture*& current)
+      : stream_(stream), device_(device), current_(current) {
+    MUO_CUDA_CHECK(cudaStreamBeginCapture(stream, kMode));
     device_.capturing = true;
     ++device_.captures;
+    current_ = this;
   }
   ~Capture() {
-    if (!device_.capturing) return;
-    device_.capturing = false;
-    cudaGraph_t graph = nullptr;
-    static_cast<void>(cudaStreamEndCapture(stream_, &graph));
+    current_ = nullptr;
+    cudaGraph_t graph = graph_;
+    if (device_.capturing) {
+      device_.capturing = false;
+      cudaGraph_t part = nullptr;
+      static_cast<void>(cudaStreamEndCapture(stream_, &part));
+      static_cast<void>(cudaGetLastError());
+      if (!in_loop_) graph = part;  // a loop's graph belongs to its node; null: lost with the part
+    }
     if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
-    static_cast<void>(cudaGetLastError());
   }
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
   [[nodiscard]] cudaGraph_t finish() {
+    device_.capturing = false;
+    const cudaGraph_t graph = end_part();
+    graph_ = nullptr;
+    return graph;
+  }
+
+  // The part so far becomes a graph, the loop's node is added to it, `body` is captured into that
+  // node's own graph, and what follows is captured behind the node. As each part is a capture, it
+  // releases all other streams.
+  void loop(const LoopCounter& counter, const std::function<void()>& body) {
+    MUO_CHECK(!in_loop_, "a loop within a loop");
+    cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+    cudaGraph_t graph = nullptr;
+    MUO_CUDA_CHECK(
+        cudaStreamGetCaptureInfo(stream_, &state, nullptr, &graph, nullptr, nullptr, nullptr));
+    cudaGraphNodeParams loop = {};
+    loop.type = cudaGraphNodeTypeConditional;
+    loop.conditional.type = cudaGraphCondTypeWhile;
+    loop.conditional.size = 1;
+    MUO_CUDA_CHECK(cudaGraphConditionalHandleCreate(&loop.conditional.handle, graph, 0, 0));
+    cuda::begin_loop(stream_, counter, loop.conditional.handle);
+    const cudaGraphNode_t* before = nullptr;
+    std::size_t count = 0;
+    MUO_CUDA_CHECK(
+        cudaStreamGetCaptureInfo(stream_, &state, nullptr, &graph, &before, nullptr, &count));
+    const std::vector<cudaGraphNode_t> last(before, before + count);
+    graph_ = end_part();
+    cudaGraphNode_t node = nullptr;
+    MUO_CUDA_CHECK(cudaGraphAddNode(&node, graph_, last.data(), nullptr, last.size(), &loop),
+                   "for the loop over a step's micro-steps");
+    begin_part(loop.conditional.phGraph_out[0], nullptr);
+    in_loop_ = true;
+    body();
+    cuda::end_pass(stream_, counter, loop.conditional.handle);
+    static_cast<void>(end_part());
+    in_loop_ = false;
+    begin_part(graph_, &node);
+  }
+
+ private:
+  // Thread-local: threads of other devices may allocate and query meanwhile.
+  static constexpr cudaStreamCaptureMode kMode = cudaStreamCaptureModeThreadLocal;
+
+  void begin_part(cudaGraph_t graph, const cudaGraphNode_t* after) {
+    MUO_CUDA_CHECK(cudaStreamBeginCaptureToGraph(stream_, graph, after, nullptr,
+                                                 after == nullptr ? 0 : 1, kMode));
+    device_.capturing = true;
+    ++device_.captures;
+  }
+  [[nodiscard]] cudaGraph_t end_part() {
     device_.capturing = false;
     cudaGraph_t graph = nullptr;
     MUO_CUDA_CHECK(cudaStreamEndCapture(stream_, &graph),
@@ -92,9 +151,11 @@ class Capture {
     return graph;
   }
 
- private:
   cudaStream_t stream_;
   CudaDeviceState& device_;
+  Capture*& current_;
+  cudaGraph_t graph_ = nullptr;  // of the ended parts, once there is a loop
+  bool in_loop_ = false;
 };
 
 class CudaStream final : public Stream {
@@ -155,9 +216,21 @@ class CudaStream final : public Stream {
   }
   [[nodiscard]] std::unique_ptr<Graph> capture(const std::function<void()>& body) override {
     MUO_CHECK(!device_->capturing, "a device makes one capture at a time");
-    Capture capture(stream_, *device_);
+    Capture capture(stream_, *device_, capture_);
     body();
     return std::make_unique<CudaGraph>(capture.finish(), stream_);
+  }
+  void loop(const LoopCounter& counter, std::int64_t count,
+            const std::function<void()>& body) override {
+    if (device_->capturing) {
+      MUO_CHECK(capture_ != nullptr, "a loop on a stream other than the captured one");
+      return capture_->loop(counter, body);
+    }
+    cuda::begin_loop(stream_, counter, std::nullopt);
+    for (std::int64_t pass = 0; pass < count; ++pass) {
+      body();
+      cuda::end_pass(stream_, counter, std::nullopt);
+    }
   }
   void copy(Tensor dst, Tensor src) override {
     MUO_CHECK(dst.numel() == src.numel() && dst.dtype == src.dtype, "copying ", src.shape.text(),
@@ -183,6 +256,7 @@ class CudaStream final : public Stream {
   std::shared_ptr<CudaDeviceState> device_;
   cudaStream_t stream_ = nullptr;
   void* scratch_ = nullptr;
+  Capture* capture_ = nullptr;  // in progress, begun by this stream
 };
 
 }  // namespace

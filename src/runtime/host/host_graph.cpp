@@ -1,5 +1,6 @@
 #include "runtime/host/host_graph.h"
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <utility>
@@ -10,12 +11,11 @@
 #include "runtime/rank_progress.h"
 
 namespace muo {
-namespace {
 
 // Accumulates the times of a replay's nodes, which run back to back.
-class NodeTimer {
+class HostGraph::Times {
  public:
-  explicit NodeTimer(std::span<NodeTime> times) : times_(times) {
+  explicit Times(std::span<NodeTime> times) : times_(times) {
     if (!times_.empty()) read();
   }
   void ran(std::size_t node) {
@@ -41,10 +41,9 @@ class NodeTimer {
   double thread_ = 0;
 };
 
-}  // namespace
-
-HostGraph::HostGraph(GraphTrace trace, std::vector<HostTask> tasks, bool random_order)
-    : trace_(std::move(trace)), tasks_(std::move(tasks)) {
+HostGraph::HostGraph(GraphTrace trace, std::vector<HostTask> tasks,
+                     std::vector<LoopCounter> counters, bool random_order)
+    : trace_(std::move(trace)), tasks_(std::move(tasks)), counters_(std::move(counters)) {
   if (!random_order) return;
   const std::size_t nodes = trace_.nodes.size();
   first_.assign(nodes + 1, 0);
@@ -58,8 +57,13 @@ HostGraph::HostGraph(GraphTrace trace, std::vector<HostTask> tasks, bool random_
   for (std::size_t i = 0; i < nodes; ++i)
     for (const std::uint32_t before : trace_.nodes[i].after)
       successors_[next[before]++] = static_cast<std::uint32_t>(i);
+  level_.assign(nodes, -1);
+  for (std::size_t loop = 0; loop < trace_.loops.size(); ++loop)
+    std::fill(level_.begin() + trace_.loops[loop].begin, level_.begin() + trace_.loops[loop].end,
+              static_cast<std::int32_t>(loop));
   predecessors_left_.resize(nodes);
   ready_.reserve(nodes);
+  ready_in_loop_.reserve(nodes);
 }
 
 void HostGraph::write_dot(const std::string& path) const {
@@ -73,33 +77,68 @@ bool HostGraph::time_nodes() {
   return true;
 }
 
+bool HostGraph::loop_ends(std::size_t loop) const {
+  const LoopCounter& counter = counters_[loop];
+  return *counter.passes.as<std::int64_t>() >= *counter.count.as<std::int64_t>();
+}
+
+void HostGraph::run_node(std::size_t node, Times& times) {
+  RankProgress::alive();
+  tasks_[node]();
+  times.ran(node);
+}
+
 void HostGraph::run() {
   const RankProgress::Scope replaying(Activity::kDevice);
-  NodeTimer timer(times_);
-  for (std::size_t node = 0; node < tasks_.size(); ++node) {
-    RankProgress::alive();
-    tasks_[node]();
-    timer.ran(node);
+  Times times(times_);
+  std::size_t node = 0;
+  const auto run_up_to = [&](std::size_t end) {
+    for (; node < end; ++node)
+      run_node(node, times);
+  };
+  for (std::size_t loop = 0; loop < trace_.loops.size(); ++loop) {
+    const auto [begin, end] = trace_.loops[loop];
+    for (run_up_to(begin); !loop_ends(loop); node = begin)
+      run_up_to(end);
+    node = end;
   }
+  run_up_to(tasks_.size());
 }
 
 void HostGraph::run_shuffled(std::mt19937_64& random) {
   const RankProgress::Scope replaying(Activity::kDevice);
-  NodeTimer timer(times_);
-  ready_.clear();
-  for (std::size_t i = 0; i < tasks_.size(); ++i) {
-    predecessors_left_[i] = static_cast<std::uint32_t>(trace_.nodes[i].after.size());
-    if (predecessors_left_[i] == 0) ready_.push_back(static_cast<std::uint32_t>(i));
+  Times times(times_);
+  run_level(-1, ready_, random, times);
+}
+
+void HostGraph::run_level(std::int32_t level, std::vector<std::uint32_t>& ready,
+                          std::mt19937_64& random, Times& times) {
+  const auto& loops = trace_.loops;
+  const GraphTrace::Loop nodes =
+      level < 0 ? GraphTrace::Loop{0, static_cast<std::uint32_t>(tasks_.size())}
+                : loops[static_cast<std::size_t>(level)];
+  ready.clear();
+  for (std::uint32_t i = nodes.begin; i < nodes.end; ++i) {
+    if (level_[i] != level) continue;
+    predecessors_left_[i] = static_cast<std::uint32_t>(std::ranges::count_if(
+        trace_.nodes[i].after, [&](std::uint32_t before) { return before >= nodes.begin; }));
+    if (predecessors_left_[i] == 0) ready.push_back(i);
   }
-  while (!ready_.empty()) {
-    std::swap(ready_[random() % ready_.size()], ready_.back());
-    const std::uint32_t node = ready_.back();
-    ready_.pop_back();
-    RankProgress::alive();
-    tasks_[node]();
-    timer.ran(node);
+  while (!ready.empty()) {
+    std::swap(ready[random() % ready.size()], ready.back());
+    std::uint32_t node = ready.back();
+    ready.pop_back();
+    run_node(node, times);
+    const auto loop = std::ranges::find(loops, node + 1, &GraphTrace::Loop::begin);
+    if (level < 0 && loop != loops.end()) {
+      const auto index = loop - loops.begin();
+      while (!loop_ends(static_cast<std::size_t>(index)))
+        run_level(static_cast<std::int32_t>(index), ready_in_loop_, random, times);
+      node = loop->end - 1;  // what follows the loop follows its last node
+    }
     for (std::uint32_t s = first_[node]; s < first_[node + 1]; ++s)
-      if (--predecessors_left_[successors_[s]] == 0) ready_.push_back(successors_[s]);
+      if (level_[successors_[s]] == level && --predecessors_left_[successors_[s]] == 0)
+        ready.push_back(successors_[s]);
   }
 }
 

@@ -19,8 +19,14 @@ namespace {
 struct Capture {
   GraphTrace trace;
   std::vector<HostTask> tasks;
+  std::vector<LoopCounter> counters;  // of trace.loops
   int streams = 0;
   bool open = true;
+  bool in_loop = false;
+  // A loop's body, and what follows it, are parts of their own: other streams join each anew, and
+  // events are valid within one.
+  int part = 0;
+  std::uint32_t part_begin = 0;  // first node
 };
 
 class HostEvent final : public Event {
@@ -32,6 +38,7 @@ class HostEvent final : public Event {
 
   bool recorded = false;
   std::shared_ptr<Capture> capture;  // in which it was recorded, or null
+  int part = 0;                      // of the capture
   std::vector<std::uint32_t> after;  // nodes that must precede the work that waits
 };
 
@@ -47,6 +54,7 @@ class HostStream final : public Stream {
     auto& host = dynamic_cast<HostEvent&>(event);
     host.recorded = true;
     host.capture = capturing() ? capture_ : nullptr;
+    host.part = part_;
     host.after = capturing() ? frontier_ : std::vector<std::uint32_t>{};
   }
 
@@ -59,11 +67,8 @@ class HostStream final : public Stream {
       return;  // work runs immediately: nothing to wait for
     }
     MUO_CHECK(host.capture->open, "waiting for an event of a finished capture");
-    if (!capturing()) {
-      capture_ = host.capture;  // joins the capture, as a CUDA stream does
-      index_ = capture_->streams++;
-      frontier_.clear();
-    }
+    MUO_CHECK(host.part == host.capture->part, "an event crosses the boundary of a loop");
+    if (!capturing()) enter(host.capture);  // joins the capture, as a CUDA stream does
     MUO_CHECK(capture_ == host.capture, "waiting for an event of another capture");
     for (const std::uint32_t node : host.after)
       if (std::ranges::find(frontier_, node) == frontier_.end()) frontier_.push_back(node);
@@ -88,14 +93,43 @@ class HostStream final : public Stream {
     check_outside_capture("capture");
     const auto mine = std::make_shared<Capture>();
     const Closing closing(*mine, *device_);  // also releases the streams that joined
-    capture_ = mine;
-    index_ = mine->streams++;
-    frontier_.clear();
+    enter(mine);
     body();
     check_joined();
     if (device_->options.check_races) check_races(mine->trace);
     return std::make_unique<HostGraph>(std::move(mine->trace), std::move(mine->tasks),
+                                       std::move(mine->counters),
                                        device_->options.random_order_seed.has_value());
+  }
+
+  void loop(const LoopCounter& counter, std::int64_t count,
+            const std::function<void()>& body) override {
+    std::int64_t* const passes = counter.passes.as<std::int64_t>();
+    const std::int64_t* const limit = counter.count.as<std::int64_t>();
+    const std::array<Access, 2> accesses = {access_of(counter.passes, true, true),
+                                            access_of(counter.count, false)};
+    const auto begin = [&] { enqueue_host("begin_loop", accesses, [passes] { *passes = 0; }); };
+    const auto end_pass = [&] { enqueue_host("end_pass", accesses, [passes] { ++*passes; }); };
+    if (runs_now("loop")) {
+      MUO_CHECK(*limit == count, "a loop of ", count, " passes whose counter has ", *limit);
+      begin();
+      for (std::int64_t pass = 0; pass < count; ++pass) {
+        body();
+        end_pass();
+      }
+      return;
+    }
+    MUO_CHECK(!capture_->in_loop, "a loop within a loop");
+    begin();
+    begin_part(true);
+    const auto first = static_cast<std::uint32_t>(capture_->trace.nodes.size());
+    body();
+    check_joined();
+    end_pass();
+    capture_->trace.loops.push_back(
+        {.begin = first, .end = static_cast<std::uint32_t>(capture_->trace.nodes.size())});
+    capture_->counters.push_back(counter);
+    begin_part(false);
   }
 
   void copy(Tensor dst, Tensor src) override {
@@ -167,7 +201,22 @@ class HostStream final : public Stream {
     HostDeviceState& device_;
   };
 
-  [[nodiscard]] bool capturing() const { return capture_ && capture_->open; }
+  [[nodiscard]] bool capturing() const {
+    return capture_ && capture_->open && capture_->part == part_;
+  }
+  void enter(std::shared_ptr<Capture> capture) {
+    if (capture_ != capture) index_ = capture->streams++;
+    capture_ = std::move(capture);
+    part_ = capture_->part;
+    frontier_.clear();
+  }
+  // Every branch must be joined to this stream, which alone goes on in the new part.
+  void begin_part(bool in_loop) {
+    check_joined();
+    part_ = ++capture_->part;
+    capture_->part_begin = frontier_.empty() ? 0 : frontier_.front();
+    capture_->in_loop = in_loop;
+  }
   void check_outside_capture(std::string_view what) const {
     MUO_CHECK(!device_->capturing, what, " during a capture");
   }
@@ -193,13 +242,14 @@ class HostStream final : public Stream {
         has_successor[i] = true;
     for (const std::uint32_t i : frontier_)
       has_successor[i] = true;
-    for (std::size_t i = 0; i < nodes.size(); ++i)
+    for (std::size_t i = capture_->part_begin; i < nodes.size(); ++i)
       MUO_CHECK(has_successor[i], "the branch that ends in '", nodes[i].name, "' on stream ",
                 nodes[i].stream, " is not joined to the captured stream");
   }
 
   std::shared_ptr<HostDeviceState> device_;
   std::shared_ptr<Capture> capture_;
+  int part_ = 0;   // of capture_ that this stream joined
   int index_ = 0;  // of this stream in capture_
   HostTask before_next_;
   std::vector<std::uint32_t> frontier_;  // predecessors of the next node on this stream

@@ -39,9 +39,15 @@ class ByteSet {
 class Ownership {
  public:
   Ownership(const MemoryPlan& plan, const GraphTrace& graph)
-      : plan_(plan), graph_(graph), taken_by_(plan.specs.size(), kNobody) {}
+      : plan_(plan),
+        graph_(graph),
+        taken_by_(plan.specs.size(), kNobody),
+        first_use_(plan.specs.size(), graph.nodes.size()) {}
 
   void use(std::uint32_t node, std::size_t tensor, std::int64_t begin, std::int64_t end) {
+    if (node < last_node_) begin_pass(node);
+    last_node_ = node;
+    first_use_[tensor] = std::min<std::size_t>(first_use_[tensor], node);
     check_whole(tensor,
                 [&] { return concat("'", graph_.nodes[node].name, "' (node ", node, ")"); });
     const auto first = split(begin);
@@ -70,9 +76,23 @@ class Ownership {
     return owners_.emplace_hint(next, at, owner);
   }
 
+  // Another pass of the loop that has `node`: tensors that it writes first are written anew.
+  void begin_pass(std::uint32_t node) {
+    for (const GraphTrace::Loop& loop : graph_.loops) {
+      if (node < loop.begin || loop.end <= node) continue;
+      const auto is_new = [&](std::size_t tensor) { return first_use_[tensor] >= loop.begin; };
+      for (std::size_t tensor = 0; tensor < taken_by_.size(); ++tensor)
+        if (is_new(tensor)) taken_by_[tensor] = kNobody;
+      for (auto& [begin, owner] : owners_)
+        if (owner != kNobody && is_new(owner)) owner = kNobody;
+    }
+  }
+
   const MemoryPlan& plan_;
   const GraphTrace& graph_;
   std::vector<std::size_t> taken_by_;
+  std::vector<std::size_t> first_use_;  // by tensor: its first node
+  std::uint32_t last_node_ = 0;
   Map owners_;
 };
 
@@ -119,9 +139,16 @@ void check_memory_plan(const MemoryPlan& plan, const TraceArena& arena,
         arena, *graph,
         [&](std::uint32_t node, std::size_t tensor, std::int64_t offset, const Access& access) {
           const std::int64_t begin = plan.offsets[tensor] + offset;
-          ownership.use(node, tensor, begin, begin + access.bytes);
           placed.nodes[node].accesses.push_back({memory + begin, access.bytes, access.write});
         });
+    // What a loop's first pass overwrites, its second one may miss.
+    for_each_use(
+        arena, *graph,
+        [&](std::uint32_t node, std::size_t tensor, std::int64_t offset, const Access& access) {
+          const std::int64_t begin = plan.offsets[tensor] + offset;
+          ownership.use(node, tensor, begin, begin + access.bytes);
+        },
+        2);
     for (std::size_t tensor = 0; tensor < kept.size(); ++tensor)
       if (kept[tensor]) ownership.check_whole(tensor, [] { return "the next launch"; });
     check_races(placed);

@@ -13,9 +13,9 @@ namespace muo {
 void check_step_tensors(const TraceArena& arena, const GraphTrace& graph);
 
 // Throws Error, naming both tensors and the node, if a graph that runs at the plan's addresses
-// would use a tensor after another has taken bytes of it, or unordered with another; a kSeries
-// tensor that is used at all counts as used at the begin and the end of the graph. The check works
-// on bytes and nodes, independently of plan_memory()'s algorithm.
+// would use a tensor after another one has overwritten some of its bytes, or if nothing orders the
+// two uses. A kSeries tensor that is used at all counts as used at the beginning and the end of the
+// graph. The check works on bytes and nodes, independently of plan_memory()'s algorithm.
 void check_memory_plan(const MemoryPlan& plan, const TraceArena& arena,
                        std::span<const GraphTrace* const> graphs);
 

@@ -31,11 +31,17 @@ class Lifetimes {
       : order_(graph),
         last_(arena.specs().size() * order_.streams(), 0),
         first_(last_.size(), std::numeric_limits<std::uint32_t>::max()),
-        used_(arena.specs().size(), false) {
-    for_each_use(arena, graph,
-                 [&](std::uint32_t node, std::size_t tensor, std::int64_t, const Access&) {
-                   use(node, tensor);
-                 });
+        used_(arena.specs().size(), false),
+        first_use_(arena.specs().size(), 0) {
+    const auto use_in = [&](std::uint32_t node, std::size_t tensor, std::int64_t, const Access&) {
+      // A tensor that a loop shares with earlier nodes must last until the last pass ends.
+      for (const GraphTrace::Loop& loop : graph.loops)
+        if (loop.begin <= node && node < loop.end && used_[tensor] &&
+            first_use_[tensor] < loop.begin)
+          use(loop.end - 1, tensor);
+      use(node, tensor);
+    };
+    for_each_use(arena, graph, use_in);
   }
 
   [[nodiscard]] bool used(std::size_t tensor) const { return used_[tensor]; }
@@ -47,6 +53,7 @@ class Lifetimes {
 
  private:
   void use(std::uint32_t node, std::size_t tensor) {
+    if (!used_[tensor]) first_use_[tensor] = node;
     used_[tensor] = true;
     const std::size_t row = tensor * order_.streams();
     std::uint32_t& last = last_[row + order_.stream(node)];
@@ -68,6 +75,7 @@ class Lifetimes {
   std::vector<std::uint32_t> last_;
   std::vector<std::uint32_t> first_;
   std::vector<bool> used_;
+  std::vector<std::uint32_t> first_use_;  // by tensor: its first node
 };
 
 bool is_run(const TensorSpec& spec) { return spec.lifespan == Lifespan::kRun; }
@@ -186,10 +194,11 @@ Tensor PlannedArena::tensor(const TensorSpec& spec) {
   return {.data = data, .shape = spec.shape, .dtype = spec.dtype, .device = device_};
 }
 
-void for_each_use(const TraceArena& arena, const GraphTrace& graph, const TensorUse& visit) {
+void for_each_use(const TraceArena& arena, const GraphTrace& graph, const TensorUse& visit,
+                  int passes) {
   const auto tensors = arena.tensors();  // by ascending address
   if (tensors.empty()) return;
-  for (std::uint32_t node = 0; node < graph.nodes.size(); ++node) {
+  const auto visit_node = [&](std::uint32_t node) {
     for (const bool write : {false, true}) {
       for (const Access& access : graph.nodes[node].accesses) {
         if (access.write != write || access.bytes == 0 || !arena.owns(access.data)) continue;
@@ -204,7 +213,20 @@ void for_each_use(const TraceArena& arena, const GraphTrace& graph, const Tensor
         visit(node, index, offset, access);
       }
     }
+  };
+  std::uint32_t node = 0;
+  const auto visit_up_to = [&](std::size_t end) {
+    for (; node < end; ++node)
+      visit_node(node);
+  };
+  for (const GraphTrace::Loop& loop : graph.loops) {
+    visit_up_to(loop.begin);
+    for (int pass = 0; pass < passes; ++pass) {
+      node = loop.begin;
+      visit_up_to(loop.end);
+    }
   }
+  visit_up_to(graph.nodes.size());
 }
 
 }  // namespace muo

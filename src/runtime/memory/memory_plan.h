@@ -29,11 +29,12 @@ struct MemoryPlan {
 };
 
 // Two kStep tensors share bytes only if in each graph every use of one happens before every use of
-// the other (decision planned-memory). Greedy by size (Pisarchyk & Lee 2020, "Efficient memory
-// management for deep neural net inference"). A kSeries tensor is in use during the whole of each
-// graph that uses it, and does not share with other kSeries tensors. `graphs` must have been
-// captured on this arena, and never run at the same time. A tensor that no graph uses shares with
-// no other. Throws Error as check_step_tensors() does.
+// the other (decision planned-memory); a tensor that is used before a loop and in it is in use
+// until the loop ends. Greedy by size (Pisarchyk & Lee 2020, "Efficient memory management for deep
+// neural net inference"). A kSeries tensor is in use during the whole of each graph that uses it,
+// and does not share with other kSeries tensors. `graphs` must have been captured on this arena,
+// and never run at the same time. A tensor that no graph uses shares with no other. Throws Error as
+// check_step_tensors() does.
 MemoryPlan plan_memory(const TraceArena& arena, std::span<const GraphTrace* const> graphs);
 // MemoryPlan::bytes if tensors of these categories took no memory.
 std::int64_t bytes_without(std::span<const MemoryCategory> categories, const TraceArena& arena,
@@ -57,8 +58,10 @@ class PlannedArena final : public Arena {
 
 // Calls `visit` for every access of the graph to a tensor of the arena, in capture order, reads of
 // a node before its writes. Arguments: node, index of the tensor, offset within it, access. Throws
-// Error for an access beyond its tensor. Accesses outside the arena are skipped.
+// Error for an access beyond its tensor. Accesses outside the arena are skipped. The nodes of a
+// loop are visited `passes` times, pass by pass.
 using TensorUse = std::function<void(std::uint32_t, std::size_t, std::int64_t, const Access&)>;
-void for_each_use(const TraceArena& arena, const GraphTrace& graph, const TensorUse& visit);
+void for_each_use(const TraceArena& arena, const GraphTrace& graph, const TensorUse& visit,
+                  int passes = 1);
 
 }  // namespace muo

@@ -146,7 +146,8 @@ void Checkpoint::load(Stream& stream, std::span<const StateEntry> entries) const
     MUO_CHECK(0 <= entry.begin && entry.begin + count <= entry.shape.numel(), entry.name,
               " elements [", entry.begin, ", ", entry.begin + count, ") of ", entry.shape.text());
     if (count == 0) continue;
-    // The cast only satisfies Tensor's type: the mapping is read-only, and nothing writes to it.
+    // The const_cast only satisfies Tensor's type: the mapping is read-only, and nothing writes to
+    // it.
     auto* const data = const_cast<std::byte*>(file.bytes(*found).data());
     const Tensor source =
         Tensor{.data = data, .shape = entry.shape, .dtype = found->spec.dtype}.elements(entry.begin,

@@ -50,8 +50,8 @@ std::string host_in_name() {
   return name;
 }
 
-// True if `name` is a hidden name of this host. Locks of another host may be invisible here, so its
-// processes cannot be known to be dead.
+// True if `name` is a hidden name created by this host. Locks held on another host may be invisible
+// here, so its processes cannot be known to be dead.
 bool is_leftover_of_here(const std::string& name) {
   if (!name.starts_with(".step_")) return false;
   for (const std::string_view kind : {".tmp-", ".old-"})
@@ -87,7 +87,7 @@ class CheckpointFiles::File {
   void write(std::string_view tensor, std::int64_t begin, std::span<const std::byte> bytes) {
     const std::size_t i = index_.find(tensor)->second;
     const SafetensorsEntry& entry = layout_.entries[i];
-    // No update commits such a number, so memory is corrupt, or the program is wrong.
+    // No update commits a non-finite number, so either memory is corrupt or the program is wrong.
     if (!all_finite(entry.spec.dtype, bytes))
       throw Error(concat(tensor, " has a non-finite number: resume from an older checkpoint"));
     checksums_[i] += tensor_checksum(entry.spec.dtype, begin, bytes);
@@ -175,8 +175,9 @@ void CheckpointFiles::join(const CheckpointPlan& plan) {
       files_.push_back(std::make_unique<File>(plan.directory / kCheckpointFiles[f], plan.tensors[f],
                                               File::Open::kJoin));
     } catch (const WriteError& error) {
-      throw WriteError(concat("host ", host_name(), ": ", error.what(),
-                              "; all processes of a run need this path on the same file system"));
+      throw WriteError(
+          concat("host ", host_name(), ": ", error.what(),
+                 "; all processes of a run need this path on a file system that they share"));
     }
   }
 }

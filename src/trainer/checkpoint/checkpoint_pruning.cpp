@@ -12,8 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Renames it first, so that a partly removed directory never looks like a checkpoint. The next save
-// removes leftovers (CheckpointFiles::begin()).
+// Renames the directory first, so that a partly removed one never looks like a checkpoint. The next
+// save removes leftovers (CheckpointFiles::begin()).
 void remove_checkpoint(const fs::path& path, HiddenName name) {
   const fs::path hidden = hidden_beside(path, "old", name);
   fs::rename(path, hidden);
@@ -35,7 +35,7 @@ bool opens(const fs::path& path, bool verify) {
 CheckpointPruning::CheckpointPruning(fs::path run, const KeepCheckpoints& keep, HiddenName name)
     : run_(std::move(run)), keep_(keep), name_(name) {}
 
-// Reads the files of each checkpoint at most once.
+// Remembers the result, so that the files of each checkpoint are read at most once.
 bool CheckpointPruning::verified(const fs::path& path, std::int64_t step) {
   if (good_.contains(step)) return true;
   if (bad_.contains(step)) return false;

@@ -16,10 +16,10 @@
 namespace muo::trainer {
 namespace {
 
-constexpr std::int64_t kChunkBytes = 4 << 20;  // written between two heartbeats
+constexpr std::int64_t kChunkBytes = 4 << 20;  // bytes written between two heartbeats
 
-// Sites of the communication in a save by several processes, in order. They differ, so that a
-// process that missed one is detected.
+// Names of the communication steps of a save by several processes, in order. They differ so that a
+// process that skipped one is detected.
 constexpr std::string_view kRanges = "checkpoint save: ranges";
 constexpr std::string_view kFiles = "checkpoint save: files";
 constexpr std::string_view kWritten = "checkpoint save: written";
@@ -97,9 +97,10 @@ void CheckpointSaver::record(int rank, const std::exception& error) {
   result_.failed_rank = rank;
 }
 
-// The ranks pass two barriers: in the first, the leader knows what each will write, and creates the
-// files; in the second, it knows that all have written. No rank may leave early, so failures are
-// raised at the end. With several processes, their leaders communicate in each barrier.
+// The ranks pass two barriers. At the first, the leader knows what each rank will write, and
+// creates the files; at the second, it knows that all ranks have written. No rank may leave early,
+// so failures are raised at the end. With several processes, their leaders communicate at each
+// barrier.
 void CheckpointSaver::save_together(int rank, Rendezvous& barrier, const CheckpointInfo& info,
                                     const Action& write_mine) {
   const auto start = [&] {
@@ -169,14 +170,14 @@ void CheckpointSaver::end(int rank, const CheckpointInfo& info) {
   result_.seconds = std::chrono::duration<double>(Clock::now() - started_).count();
 }
 
-// Each process syncs what it wrote, as no other host can. All of it is on disk before process 0
-// begins to commit.
+// Each process syncs its own writes, because no other host can. All of them are on disk before
+// process 0 begins to commit.
 void CheckpointSaver::end_together(int rank, const CheckpointInfo& info) {
   SaveMessage mine;
   if (result_.failure.empty()) attempt(rank, [&] { mine.sums = files_.sync(); });
   mine.result = result_;
   const bool first = processes_->is_first();
-  // Close the files before process 0 removes them: NFS keeps open files, and their directory.
+  // Close the files before process 0 removes them: NFS keeps open files and their directory alive.
   if (!first) files_.abandon();
   const std::vector<SaveMessage> all = gather(kWritten, mine);
   if (first) {
@@ -221,8 +222,8 @@ std::optional<SaveMessage> CheckpointSaver::broadcast(std::string_view site,
   return done ? std::optional(std::move(message)) : std::nullopt;
 }
 
-// Returns false if `exchange` failed. Any failure other than the group's own, such as a lack of
-// memory, fails the group, so that no process waits for this one.
+// Returns false if `exchange` failed. A failure that is not the group's own, for example a lack of
+// memory, makes the group fail, so that no process waits for this one.
 bool CheckpointSaver::communicate(const Action& exchange) {
   const RankProgress::Scope waiting(Activity::kPeers);
   communicating_ = true;
@@ -232,7 +233,7 @@ bool CheckpointSaver::communicate(const Action& exchange) {
     done = true;
   } catch (const std::exception& error) {
     if (dynamic_cast<const PeerFailed*>(&error) == nullptr) processes_->fail(error.what(), 3);
-    result_.failure.clear();  // it may be a consequence: process 0 may have removed the files
+    result_.failure.clear();  // may be a consequence: process 0 may have removed the files
     record(-1, error);
   }
   communicating_ = false;
@@ -353,7 +354,7 @@ void CheckpointSaver::submit(const CheckpointInfo& info) {
 
 // Body of a writer thread.
 void CheckpointSaver::work(std::size_t local) {
-  // Training has priority. On Linux, a niceness applies to a single thread.
+  // Training has priority over saving. On Linux, niceness applies to a single thread.
   static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10));
   for (std::uint64_t done = 0;; ++done) {
     CheckpointInfo info;
@@ -378,7 +379,7 @@ void CheckpointSaver::wait() {
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return !busy_; })) {
     lock.unlock();
-    // While waiting for other processes, their own watchdogs watch their disks.
+    // While this process waits for others, their own watchdogs watch their disks.
     if (const std::uint64_t now = files_.changes(); now != seen || communicating_) {
       seen = now;
       RankProgress::alive();
@@ -389,9 +390,9 @@ void CheckpointSaver::wait() {
   }
 }
 
-// Called when a rank fails. A save in progress gets three seconds to end, less than the watchdog
-// waits before it ends the process; then it is cancelled. Its writers may wait for other processes,
-// which only a failure of the whole group interrupts.
+// Called when a rank fails. A save in progress gets three seconds to end (less than the watchdog
+// waits before it ends the process); then it is cancelled. Its writers may be waiting for other
+// processes, which only a failure of the whole group interrupts.
 void CheckpointSaver::release(const Staging& staging) noexcept {
   std::unique_lock lock(mutex_);
   const auto idle = [&] { return !busy_; };
@@ -399,10 +400,11 @@ void CheckpointSaver::release(const Staging& staging) noexcept {
     cancelled_ = true;
     if (processes_ != nullptr) {
       lock.unlock();
-      processes_->fail(concat(processes_->describe(processes_->process()),
-                              " cancelled a checkpoint that was being written, as one of its ranks "
-                              "has failed"),
-                       3);
+      processes_->fail(
+          concat(processes_->describe(processes_->process()),
+                 " cancelled a checkpoint that was being written, because one of its ranks "
+                 "has failed"),
+          3);
       lock.lock();
     }
     changed_.wait(lock, idle);

@@ -21,15 +21,15 @@ namespace muo::trainer {
 // Throws if the save failed: Error or WriteError on the rank where it failed, PeerFailed elsewhere.
 void throw_failure(const RankContext& rank, const SaveResult& result);
 
-// Writes the checkpoints of one run (by CheckpointFiles). The ranks share one object, and write
+// Writes the checkpoints of one run, using CheckpointFiles. The ranks share one object and write
 // their own ranges of the tensors concurrently. If anything fails on any rank, the temporary
-// directory is removed, and older checkpoints are unchanged.
+// directory is removed and older checkpoints are unchanged.
 //
 // With several processes, all ranks write the same files, which all hosts must see. Each process
 // has one object; process 0 creates, commits and prunes. The processes communicate on
-// Channel::kSaves, so only one run may save at a time. If the group fails, the save fails. A
-// failing process must call ProcessGroup::fail() before it destroys this object, whose writers may
-// wait for the others.
+// Channel::kSaves, so only one run may save at a time. If the process group fails, the save fails.
+// A failing process must call ProcessGroup::fail() before it destroys this object, because the
+// writers may be waiting for other processes.
 class CheckpointSaver {
  public:
   class Staging;
@@ -38,45 +38,46 @@ class CheckpointSaver {
   // is the only process.
   CheckpointSaver(const std::filesystem::path& run, int world, const KeepCheckpoints& keep = {},
                   ProcessGroup* processes = nullptr);
-  // Precondition: the ranks have ended.
+  // Precondition: the rank threads have ended.
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
   // Collective: every rank calls it with the same `info` and its own entries. Reads the values on
-  // rank.compute, after the work enqueued there. On return the values may change, and the
-  // checkpoint is on disk, or has failed: take_results() has the result. Uses 4 MiB of memory per
-  // rank, and 6 MiB more for split masters.
+  // rank.compute, after the work enqueued there. On return the values may change, and the save has
+  // succeeded or failed: take_results() returns the result. Uses 4 MiB of memory per rank, and 6
+  // MiB more for split masters.
   void write(const RankContext& rank, const CheckpointInfo& info,
              std::span<const StateEntry> entries);
-  // write() and throw_failure().
+  // Calls write() and throw_failure().
   void save(const RankContext& rank, const CheckpointInfo& info,
             std::span<const StateEntry> entries);
 
-  // Collective: as write(), but returns when the values are copied; low-priority threads of this
-  // object write the files. First waits for the previous save of this object, and for one that
-  // still reads from `staging`.
+  // Collective: like write(), but returns as soon as the values are copied; low-priority threads of
+  // this object write the files. First waits for the previous save of this object and for any save
+  // that still reads from `staging`.
   void start(const RankContext& rank, const CheckpointInfo& info,
              std::span<const StateEntry> entries, Staging& staging);
-  // Waits until no save is in progress. The writers' heartbeats count as this rank's, so that the
-  // watchdog detects a disk that does not respond.
+  // Waits until no save is in progress. While waiting, forwards the writers' heartbeats as this
+  // rank's, so that the watchdog detects a disk that does not respond.
   void wait();
   [[nodiscard]] bool is_saving() const;
-  // Returns the results of saves that have ended since the last call, in order. To be called by one
-  // rank while no other can be in a save (as a barrier's leader). With several processes, which
-  // learn at different times that a save has ended, each process calls it, and all use the list of
+  // Returns, in order, the results of saves that have ended since the last call. Call it from one
+  // rank while no other rank can be in a save (as a barrier's leader). Several processes learn at
+  // different times that a save has ended; therefore each calls this, and all use the list of
   // process 0, which broadcasts it (pack_results()).
   [[nodiscard]] std::vector<SaveResult> take_results();
 
-  // Marks a checkpoint of this run that was read and verified, for CheckpointPruning. To be called
+  // Marks a checkpoint of this run that was read and verified, for CheckpointPruning. Call this
   // before the first save.
   void mark_verified(std::int64_t step) { pruning_.mark_verified(step); }
 
-  // Sets a function that one thread of process 0 calls before the rename of each checkpoint; a
-  // non-empty result becomes a note of that save. To be called before the first save.
+  // Sets a function that one thread of process 0 calls before the rename of each checkpoint. If it
+  // returns a non-empty text, the text becomes a note of that save. Call this before the first
+  // save.
   void before_commit(std::function<std::string()> hook) { before_commit_ = std::move(hook); }
 
-  // Sets a hook for tests of failures: see CheckpointFiles::hook.
+  // Sets CheckpointFiles::hook, for tests of failures.
   void on_change(std::function<void(std::string_view change)> hook) {
     files_.hook = std::move(hook);
   }
@@ -94,8 +95,8 @@ class CheckpointSaver {
   void commit(CheckpointInfo info);
   void end(int rank, const CheckpointInfo& info);
   void end_together(int rank, const CheckpointInfo& info);
-  // Communication of processes. gather() returns all messages in process 0, else none; broadcast()
-  // returns that of process 0, or nothing if it failed.
+  // Communication between processes. In process 0, gather() returns all messages, in the others
+  // none. broadcast() returns the message of process 0, or nothing if process 0 failed.
   std::vector<SaveMessage> gather(std::string_view site, const SaveMessage& mine);
   std::optional<SaveMessage> broadcast(std::string_view site, const SaveMessage& mine);
   bool communicate(const Action& exchange);
@@ -114,7 +115,7 @@ class CheckpointSaver {
   CheckpointPruning pruning_;
   std::function<std::string()> before_commit_;
 
-  // State of the save in progress. Its ranks or writers pass a barrier before they change what
+  // State of the save in progress. Ranks and writers pass a barrier before they change members that
   // others read.
   std::vector<std::span<const StateEntry>> entries_;  // [local rank]
   bool begun_ = false;
@@ -123,9 +124,9 @@ class CheckpointSaver {
   std::mutex failure_mutex_;
   SaveResult result_;
 
-  // State of background saves, with one writer thread per rank from the first start() on.
-  std::vector<std::vector<StateEntry>> staged_;  // [local rank], values in its Staging
-  std::vector<Staging*> stagings_;               // [local rank], null: none
+  // State of background saves. From the first start() on, each rank has a writer thread.
+  std::vector<std::vector<StateEntry>> staged_;  // [local rank]; the values are in its Staging
+  std::vector<Staging*> stagings_;               // [local rank]; null: none
   std::vector<std::thread> threads_;
   Rendezvous writers_;
   std::atomic<bool> cancelled_ = false;
@@ -152,7 +153,7 @@ class CheckpointSaver::Staging {
 
  private:
   friend class CheckpointSaver;
-  CheckpointSaver* user_ = nullptr;  // its last user, if that still exists
+  CheckpointSaver* user_ = nullptr;  // last user; null if destroyed
   std::unique_ptr<Buffer> memory_;
 };
 

@@ -181,7 +181,7 @@ std::string manifest_text(const Manifest& manifest) {
                         {"data", object_of(info.data, "the data description")},
                         {"config", object_of(info.config, "the configuration")},
                         {"files", std::move(files)}};
-  if (!info.rows) value.erase("rows");  // as version 0.1.0
+  if (!info.rows) value.erase("rows");  // as version 0.1.0 wrote it
   std::string text = value.dump(1) + "\n";
   const std::size_t digits_at = text.find(kChecksumKey) + kChecksumKey.size();
   text.replace(digits_at, kDigits, hex(text_checksum(text, digits_at)));

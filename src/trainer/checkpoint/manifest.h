@@ -8,19 +8,19 @@
 
 namespace muo::trainer {
 
-// A checkpoint's information about its run, besides the tensors.
+// What a checkpoint records about its run besides the tensors.
 struct CheckpointInfo {
   std::int64_t step = 0;     // batches consumed
-  std::int64_t updates = 0;  // commits; at most `step`
+  std::int64_t updates = 0;  // updates committed; at most `step`
   std::uint64_t seed = 0;
-  // Rows and tokens trained since the start of the run, by all ranks. Version 0.1.0 wrote no rows.
+  // Rows and tokens trained by all ranks since the start of the run. Version 0.1.0 wrote no rows.
   std::optional<std::int64_t> rows = 0;
   std::int64_t tokens = 0;
   LossStatistics statistics = {};
-  std::string data = "{}";    // JSON object of the caller: identity of the training data
-  std::string config = "{}";  // JSON object of the caller: the resolved configuration
-  int world = 1;              // ranks of the run that wrote it; informative, set by the saver
-  std::string version = {};   // version of the program that wrote it; informative
+  std::string data = "{}";    // JSON object given by the caller: identity of the training data
+  std::string config = "{}";  // JSON object given by the caller: the resolved configuration
+  int world = 1;              // ranks of the writing run; informative; set by the saver
+  std::string version = {};   // version of the writing program; informative
 };
 
 // Description of model.safetensors or optimizer.safetensors.
@@ -37,15 +37,14 @@ struct ManifestFile {
 //    "tokens", "world", "loss_statistics": {"loss": {"count", "mean", "variance"}, "grad_norm":
 //    {...}}, "data": {...}, "config": {...}, "files": {"model.safetensors": {"bytes",
 //    "head_checksum", "tensors": [{"name", "dtype", "shape", "checksum"}]}, ...}}
-// The first checksum is tensor_checksum() of this text's bytes, with the checksum's digits as
-// zeros.
+// The first checksum is tensor_checksum() of this text, with zeros for the digits of the checksum.
 struct Manifest {
   CheckpointInfo info;
   std::array<ManifestFile, 2> files;
 };
 
 inline constexpr const char* kManifestName = "manifest.json";
-// A copy of the manifest's "config" for other programs; this program does not read it.
+// A copy of the manifest's "config", written for other programs; this program does not read it.
 inline constexpr const char* kConfigName = "config.json";
 std::string config_file_text(const CheckpointInfo& info);
 inline constexpr std::array<const char*, 2> kCheckpointFiles = {"model.safetensors",
@@ -57,20 +56,20 @@ std::size_t checkpoint_file_of(std::string_view tensor);
 // Throws Error if `data` or `config` is not a JSON object.
 std::string manifest_text(const Manifest& manifest);
 
-// Throws InputError naming `path` for anything malformed, damaged or of an unknown version.
+// Throws InputError, naming `path`, for anything malformed, damaged or of an unknown version.
 Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
-// Reads and parses a file. Throws as parse_manifest().
+// Reads and parses a file. Throws as parse_manifest() does.
 Manifest read_manifest(const std::filesystem::path& path);
 
 // The 64-bit checksum of a tensor is the wrapping sum, over its elements, of output number i of the
 // generator SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators",
-// fig. 16) seeded with the bits of element i. As it is a sum, ranks can compute it for any ranges
-// of a tensor and add the results. It detects damage, not forgery.
+// fig. 16) seeded with the bits of element i. Because it is a sum, ranks can compute it for any
+// ranges of a tensor and add the results. It detects damage, not forgery.
 //
-// `bytes` holds the elements from number `begin` of the flat tensor on; it needs no alignment.
+// `bytes` holds the elements of the flattened tensor from index `begin` on, and needs no alignment.
 std::uint64_t tensor_checksum(DType dtype, std::int64_t begin, std::span<const std::byte> bytes);
 
-// True if all numbers are finite (fp32 and bf16), and for all other types.
+// True if all numbers are finite (fp32 and bf16); always true for other dtypes.
 bool all_finite(DType dtype, std::span<const std::byte> bytes);
 
 }  // namespace muo::trainer

@@ -55,7 +55,8 @@ std::string data_identity(const data::Corpus& corpus) {
                    {"val_tokens", corpus.val->size()},
                    {"val_fingerprint", corpus.val_fingerprint},
                    {"vocab_size", corpus.vocab_size}};
-  // The first checkpoints, of the byte tokenizer or of shards without one, have no such field.
+  // The first checkpoints with the byte tokenizer, or of shards without a tokenizer, lack this
+  // field.
   if (corpus.tokenizer && corpus.tokenizer->fingerprint() != "byte")
     identity["tokenizer"] = corpus.tokenizer->fingerprint();
   return identity.dump();
@@ -76,7 +77,7 @@ model::GptConfig checkpoint_model(const CheckpointInfo& info, const std::string&
   model::GptConfig out;
   for_each_gpt_field(out, [&]<class Value>(const GptField& field, Value& value) {
     const auto found = model->find(field.name);
-    // The first checkpoints, of plain models only, lack the switches, which are off.
+    // The first checkpoints, which hold plain models only, lack the switches; the switches are off.
     if (found == model->end() && std::is_same_v<Value, bool>) return;
     if (found == model->end()) refuse(where, concat("no model.", field.name, " in its manifest"));
     try {

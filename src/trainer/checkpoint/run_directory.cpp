@@ -126,7 +126,7 @@ FileLock lock_run_directory(const RunDirectory& run) {
   std::error_code error;
   if (!fs::is_directory(run.root, error)) return {};
   const fs::path file = run.root / "run.lock";
-  // A process that was killed may take a while to end.
+  // A killed process may take a while to end.
   for (int tries = 20;; --tries) {
     std::string holder;
     FileLock lock = FileLock::try_file(file, holder);

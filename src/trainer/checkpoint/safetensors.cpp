@@ -63,7 +63,8 @@ std::optional<std::int64_t> checked_bytes(DType dtype, const Shape& shape) {
   return bytes;
 }
 
-// Parses a header entry; `what` names file and tensor. Offsets stay relative to the data.
+// Parses a header entry; `what` names the file and the tensor. The offsets stay relative to the
+// data section.
 SafetensorsEntry parse_entry(const std::string& name, const json& value, const std::string& what) {
   const auto check = [&what](bool ok, const char* reason) {
     if (!ok) throw InputError(concat(what, " ", reason));
@@ -131,7 +132,7 @@ SafetensorsLayout layout_safetensors(std::span<const SafetensorsSpec> specs,
            std::tuple(-size_of(b.dtype), std::string_view(b.name));
   });
   SafetensorsLayout layout;
-  // Written by hand, as the keys must be in the order of the offsets.
+  // Written by hand, because the keys must be in the order of the offsets.
   std::string header = concat("{\"", kMetadataKey, "\":", json(metadata).dump());
   std::int64_t offset = 0;
   for (const SafetensorsSpec& spec : sorted) {

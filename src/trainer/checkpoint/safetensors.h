@@ -15,14 +15,14 @@
 
 namespace muo::trainer {
 
-// The safetensors format (github.com/huggingface/safetensors, README "Format"): 8 bytes
-// little-endian header length, a JSON header padded with spaces to 8 bytes, then the tensors'
-// bytes, little-endian, row-major, without holes. Supported dtypes: F32, BF16, F64, I32, I64, and
-// U8 for DType::kBytes. At most four axes.
+// The safetensors format (github.com/huggingface/safetensors, README "Format"): the header length
+// as 8 little-endian bytes, a JSON header padded with spaces to 8 bytes, then the tensors' bytes,
+// little-endian, row-major, without holes. Supported dtypes: F32, BF16, F64, I32, I64, and U8 for
+// DType::kBytes. At most four axes.
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// Convert between a shape and its extents, of which there are at most four.
+// Convert between a shape and its extents (at most four).
 Shape shape_of(const std::vector<std::int64_t>& extents);
 std::vector<std::int64_t> extents_of(const Shape& shape);
 
@@ -38,21 +38,20 @@ struct SafetensorsEntry {
   std::int64_t end = 0;
 };
 
-// Layout of a file. It is a pure function of the tensors, so that all writers compute equal
-// offsets.
+// Layout of a file. It is a pure function of the tensors, so all writers compute the same offsets.
 struct SafetensorsLayout {
   std::vector<std::byte> head;            // all bytes before the tensors
   std::vector<SafetensorsEntry> entries;  // by offset: wide dtypes first, then by name
   std::int64_t file_bytes = 0;
 };
 
-// Throws Error for duplicate or unusable names (see SafetensorsFile) and negative extents.
+// Throws Error for duplicate or invalid names (see SafetensorsFile) and for negative extents.
 SafetensorsLayout layout_safetensors(std::span<const SafetensorsSpec> specs,
                                      const SafetensorsMetadata& metadata);
 
-// A memory-mapped file of this format. The constructor validates everything, for any bytes: it
-// throws InputError with the file and the tensor. Names are refused if they are unsafe as a path
-// ("", "/x", "a/../b"), or contain control characters.
+// A memory-mapped safetensors file. The constructor validates all of it, whatever bytes it
+// contains, and throws InputError naming the file and the tensor. It rejects names that are unsafe
+// as a path ("", "/x", "a/../b") or contain control characters.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(std::filesystem::path path);
@@ -60,9 +59,9 @@ class SafetensorsFile {
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::span<const SafetensorsEntry> entries() const { return entries_; }  // by offset
   [[nodiscard]] const SafetensorsMetadata& metadata() const { return metadata_; }
-  // nullptr if there is no such tensor.
+  // Returns null if there is no such tensor.
   [[nodiscard]] const SafetensorsEntry* find(std::string_view name) const;
-  // The bytes of a tensor; they need not be aligned for its dtype.
+  // The bytes of a tensor, which may be misaligned for its dtype.
   [[nodiscard]] std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
   // All bytes before the tensors.
   [[nodiscard]] std::span<const std::byte> head() const;

@@ -32,7 +32,7 @@ SaveResult result_of(const json& value) {
           .notes = value.at("notes").get<std::vector<std::string>>()};
 }
 
-// An array [name, dtype, extents], which is compact: there are hundreds.
+// An array [name, dtype, extents]: a compact form, because there are hundreds of them.
 json json_of(const SafetensorsSpec& spec) {
   return json::array({spec.name, static_cast<int>(spec.dtype), extents_of(spec.shape)});
 }

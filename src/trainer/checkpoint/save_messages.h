@@ -14,19 +14,19 @@ namespace muo::trainer {
 struct SaveResult {
   std::int64_t step = 0;
   std::string failure;          // empty: the checkpoint is on disk
-  bool is_write_error = false;  // the failure is the disk's, not one of the data to write
+  bool is_write_error = false;  // the disk failed, rather than the data to write
   int failed_rank = -1;         // -1: none, or unknown
   std::int64_t bytes = 0;
-  double seconds = 0;              // until the checkpoint was on disk
+  double seconds = 0;              // time until the checkpoint was on disk
   std::vector<std::string> notes;  // from pruning and the before_commit() hook
 };
 
-// Messages between processes of a world are text, and are exchanged within one version of this
-// program only.
+// Messages between processes of a world are text. They are exchanged only within one version of
+// this program.
 std::string pack_results(std::span<const SaveResult> results);
 std::vector<SaveResult> unpack_results(std::string_view text);
 
-// A message of one process during a save by several processes; unused fields are empty.
+// The message of one process in a save by several processes; unused fields are empty.
 struct SaveMessage {
   SaveResult result = {};
   std::vector<CheckpointRange> ranges = {};  // ranges that the process will write

@@ -9,7 +9,7 @@
 namespace muo::trainer {
 namespace {
 
-// Candidates, of which the first ranked() are sorted by decreasing probability.
+// Candidates; the first ranked() of them are sorted by decreasing probability.
 class Ranking {
  public:
   explicit Ranking(std::span<const float> logits) : logits_(logits), order_(logits.size()) {
@@ -19,7 +19,7 @@ class Ranking {
   [[nodiscard]] std::size_t size() const { return order_.size(); }
   [[nodiscard]] std::size_t ranked() const { return ranked_; }
   [[nodiscard]] std::int32_t token(std::size_t i) const { return order_[i]; }
-  // Sorts the first `count`, if they are not yet sorted.
+  // Sorts the first `count` candidates, if they are not sorted yet.
   void rank(std::size_t count) {
     if (count <= ranked_) return;
     ranked_ = std::min(count, size());
@@ -61,7 +61,8 @@ std::int32_t draw_token(std::span<const float> logits, const SamplingOptions& op
       sum += weight(i);
     return sum;
   };
-  // Cuts the list before the first candidate for which ends(weights before it, its weight).
+  // Truncates the list before the first candidate for which ends(sum of the weights before it, its
+  // weight) holds.
   const auto cut = [&](const auto& ends) {
     double before = 0;
     for (std::size_t i = 0; i < ranking.size(); ++i) {

@@ -24,7 +24,7 @@ std::vector<Tensor> make_weights(const std::vector<ParamSpec>& params, Arena& ar
   return out;
 }
 
-// Positions of the rotary tables: rows of a pass may be longer than those of training.
+// Number of positions in the rotary tables: rows of a pass may be longer than those of training.
 std::int64_t longest_row(const model::GptConfig& config, const InferenceRows& rows) {
   std::int64_t longest = config.seq_len;
   for (const PassShape& pass : rows.passes)
@@ -101,8 +101,9 @@ void require_inference_memory(const MemoryPlan& plan, const GroupOptions& group,
   if (needed <= available) return;
   const std::string limit =
       group.plugin == nullptr ? process_memory(group, group.local().count).limit : "";
-  throw input_error("{}: needs {} on each of {} devices, {} are available beside the program{}: {}",
-                    what, size_text(needed), group.world, size_text(available), limit, advice);
+  throw input_error(
+      "{}: needs {} on each of {} devices, but {} are available beside the program{}: {}", what,
+      size_text(needed), group.world, size_text(available), limit, advice);
 }
 
 std::int64_t fit_eval_batch(model::GptConfig& config, const std::vector<ParamSpec>& params,

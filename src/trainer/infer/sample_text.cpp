@@ -50,7 +50,7 @@ class Rows {
 
   // Assigns waiting requests to free rows.
   void begin_rows() {
-    std::optional<std::size_t> last;  // row started last in this call
+    std::optional<std::size_t> last;  // the row started last in this call
     for (std::size_t i = 0; i < rows_.size() && next_ < requests_.size(); ++i) {
       if (rows_[i].busy()) continue;
       const SampleRequest& request = requests_[next_];
@@ -65,7 +65,7 @@ class Rows {
     }
   }
 
-  // Draws the row's next token; kNoToken if the row is free or its sample ends.
+  // Draws the row's next token. Returns kNoToken if the row is free or its sample ends.
   std::int32_t next_token(std::size_t i) {
     Row& row = rows_[i];
     if (!row.busy()) return graphs::Decoder::kNoToken;

@@ -8,7 +8,7 @@
 namespace muo::trainer {
 namespace {
 
-// Length of the longest suffix of `text` that is a proper prefix of `stop`.
+// Returns the length of the longest suffix of `text` that is a proper prefix of `stop`.
 std::size_t partial_stop(std::string_view text, std::string_view stop) {
   for (std::size_t count = std::min(text.size(), stop.size() - 1); count > 0; --count)
     if (text.ends_with(stop.substr(0, count))) return count;

@@ -7,14 +7,14 @@
 
 namespace muo::trainer {
 
-// Incremental text of a sample, from which it returns the part that is final. The text ends before
-// the first occurrence of a stop text.
+// The text of a sample, built incrementally. add() and finish() return the part that is final. The
+// text ends before the first occurrence of a stop text.
 class TextStream {
  public:
   explicit TextStream(std::span<const std::string> stops) : stops_(stops.begin(), stops.end()) {}
 
-  // Appends bytes and returns the text that is now final: no part of a character, and nothing that
-  // may begin a stop text. Invalid UTF-8 is passed through unchanged.
+  // Appends bytes and returns the text that is now final, which ends neither within a character nor
+  // within a possible stop text. Invalid UTF-8 is passed through unchanged.
   std::string add(std::string_view bytes);
   [[nodiscard]] bool stopped() const { return stopped_; }
   // Ends the text and returns what was held back.

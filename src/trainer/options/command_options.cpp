@@ -16,8 +16,8 @@ constexpr OptionGroup kText{"Text"};
 constexpr OptionGroup kFiles{"Files"};
 
 OptionRow backend_row(std::optional<Backend>& backend, OptionClass kind) {
-  return kDevices("backend", kind, "NAME",
-                  "host: devices on the CPU; cuda: GPUs; auto: GPUs if any", &backend);
+  return kDevices("backend", kind, "NAME", "host: the CPU; cuda: GPUs; auto: GPUs if there are any",
+                  &backend);
 }
 
 OptionRow dtype_row(std::optional<DType>& dtype) {
@@ -25,7 +25,7 @@ OptionRow dtype_row(std::optional<DType>& dtype) {
 }
 
 OptionRow tokenizer_row(std::string& tokenizer, const OptionGroup& group) {
-  return group("tokenizer", kOther, "FILE", "byte; tokenizer.json, SentencePiece or tiktoken file",
+  return group("tokenizer", kOther, "FILE", "byte, tokenizer.json, SentencePiece or tiktoken file",
                &tokenizer)
       .needed();
 }
@@ -40,8 +40,9 @@ std::vector<OptionRow> text_rows(TextOptions& o) {
   };
 }
 
-OptionRow checkpoint_row(std::string& checkpoint, const OptionGroup& group,
-                         std::string_view help = "a checkpoint, or a run directory (its newest)") {
+OptionRow checkpoint_row(
+    std::string& checkpoint, const OptionGroup& group,
+    std::string_view help = "checkpoint, or run directory (its newest checkpoint)") {
   OptionRow row = group("checkpoint", kOther, "DIR", help, &checkpoint).needed();
   row.positional = true;
   return row;
@@ -59,7 +60,7 @@ std::vector<OptionRow> device_rows(DeviceOptions& o, OptionClass kind) {
       kDevices("ranks-per-device", kind, "N", "virtual ranks on each GPU", &o.ranks_per_device,
                {1, 8})
           .replacing({"device-batch-size"}),
-      kDevices("comm", kind, "NAME", "collectives on GPUs; auto: nccl, peer if ranks share one",
+      kDevices("comm", kind, "NAME", "GPU collectives; auto: nccl, or peer if ranks share a GPU",
                &o.comm),
   };
 }
@@ -69,9 +70,8 @@ std::vector<OptionRow> option_table(EvalOptions& o) {
       checkpoint_row(o.checkpoint, kRun),
       kData("data", kOther, "PATH...", "data to evaluate; default: the validation data of the run",
             &o.data.paths),
-      kData("data-max-bytes", kOther, "BYTES",
-            "use whole text files up to this many bytes; 0: no limit", &o.data.max_bytes,
-            {0, kMaxTokens}),
+      kData("data-max-bytes", kOther, "BYTES", "max bytes of text, in whole files; 0: no limit",
+            &o.data.max_bytes, {0, kMaxTokens}),
       kData("eval-tokens", kOther, "TOKENS", "tokens to evaluate; auto: all", &o.tokens,
             {1, kMaxTokens}),
       kData("packing", kOther, "NAME", "how rows are cut: as-trained, or as train --packing",
@@ -88,7 +88,7 @@ std::vector<OptionRow> option_table(EvalOptions& o) {
           examples("max-per-task", kOther, "N", "examples per task; 0: all",
                    &o.examples.max_per_task, {0, kMaxTokens}),
           examples("row-tokens", kOther, "TOKENS",
-                   "truncate longer prompts at their start; auto: as trained",
+                   "max row length (cuts the prompt start); auto: as trained",
                    &o.examples.row_tokens, {2, kMaxRows}),
       },
       std::back_inserter(table));
@@ -120,7 +120,7 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
       kText("stop", kOther, "TEXT", "text that ends a sample; may be repeated", &o.sampling.stops),
       kText("seed", kOther, "N", "random seed; sample I of a prompt has seed N + I - 1",
             &o.sampling.seed),
-      kText("logits", kOther, "N", "print the N largest logits of the next token as JSON instead",
+      kText("logits", kOther, "N", "print the next token's N largest logits as JSON, no samples",
             &o.logits, {0, kMaxVocab}),
       backend_row(o.backend, kOther),
       dtype_row(o.dtype),
@@ -132,7 +132,7 @@ std::vector<OptionRow> option_table(PlanOptions& o) {
   const OptionGroup updates{"Predicted time of updates"}, elsewhere{"Other machines"},
       step{"Predicted time of a step on a GPU"};
   std::vector<OptionRow> own = {
-      updates("link-gbps", kOther, "GB/s", "bandwidth of a device in collectives; 400 Gbit/s is 50",
+      updates("link-gbps", kOther, "GB/s", "bandwidth of a device in collectives (400 Gbit/s: 50)",
               &p.link_gbps, {1e-6, 1e6}),
       updates("boxes", kOther, "N", "boxes (nodes) of --devices GPUs each; needs --inter-gbps",
               &p.boxes, {1, 1024}),
@@ -145,8 +145,8 @@ std::vector<OptionRow> option_table(PlanOptions& o) {
               &p.memory_gbps, {1e-6, 1e6}),
       updates("step-ms", kOther, "MS", "time of forward and backward, which can hide communication",
               &p.step_ms, {0, 1e9}),
-      elsewhere("gpu", kOther, "GPU", "GPU to plan for, which this machine need not have:", &o.gpu),
-      elsewhere("memory", kOther, "SIZE", "memory per GPU or device, e.g. 80GB; auto: --gpu's",
+      elsewhere("gpu", kOther, "GPU", "GPU to plan for (need not be in this machine):", &o.gpu),
+      elsewhere("memory", kOther, "SIZE", "memory per device, e.g. 80GB; auto: that of --gpu",
                 &o.memory, {1 << 20}),
       step("roofline", kOther, "GPU", "GPU as for --gpu, or a file of its rates", &o.roofline),
       step("measured", kOther, "FILE",
@@ -163,8 +163,8 @@ std::vector<OptionRow> option_table(SweepOptions& o) {
       row("trials", kHost, "N", "number of random trials; auto: the whole grid", &o.trials,
           {1, 1e4})
           .explained("\n to vary an option, give it several values (0.1,0.2) or a range:"
-                     "\n A..B, log:A..B, or A..B/N for N values in it; see the examples"),
-      row("search-seed", kHost, "N", "random seed of the trials", &o.search_seed),
+                     "\n A..B, log:A..B, or A..B/N for N values of it; see the examples"),
+      row("search-seed", kHost, "N", "seed for drawing trials", &o.search_seed),
       row("halving", kHost, "FACTOR", "successive halving: the best 1 in FACTOR continues; 1: off",
           &o.halving.factor, {1, 1000}),
       row("min-steps", kHost, "STEPS", "steps before the first halving; auto: beyond the warm-up",
@@ -180,8 +180,7 @@ std::vector<OptionRow> option_table(SweepOptions& o) {
   for (OptionRow& each : option_table(o.train)) {
     if (each.name == "profile-steps" || each.name == "graph-dot") continue;  // for a single run
     if (each.name == "out") each.help = "sweep directory; default: sweeps/<date>-<time>-<pid>";
-    if (each.name == "resume")
-      each.help = "continue a sweep; auto: the one in --out, if there is one";
+    if (each.name == "resume") each.help = "resume a sweep; auto: the sweep in --out, if any";
     if (each.name == "devices")
       each.help = "total devices; auto: all GPUs, or one per core, at most 4";
     table.push_back(each);
@@ -195,20 +194,20 @@ std::vector<OptionRow> option_table(InspectOptions& o) {
 
 std::vector<OptionRow> option_table(VerifyOptions& o) {
   return {
-      checkpoint_row(o.checkpoint, kFiles, "a checkpoint, or a run directory (all checkpoints)")};
+      checkpoint_row(o.checkpoint, kFiles, "checkpoint, or run directory (all its checkpoints)")};
 }
 
 std::vector<OptionRow> option_table(ReportOptions& o) {
   OptionRow runs = kFiles("runs", kOther, "RUN...", "run directories", &o.runs).needed();
   runs.positional = true;
-  OptionRow out = kFiles("out", kOther, "FILE", "page to write", &o.out);
+  OptionRow out = kFiles("out", kOther, "FILE", "HTML page to write", &o.out);
   out.letter = "-o";
   return {
       std::move(runs),
       std::move(out),
       kFiles("plotly", kOther, "FILE",
-             "minified plotly.js; auto: the one that scripts/setup.sh fetched", &o.plotly),
-      OptionGroup{"Live"}("port", kOther, "N", "port of --follow; 0: any free one", &o.port,
+             "minified plotly.js; auto: the file fetched by scripts/setup.sh", &o.plotly),
+      OptionGroup{"Live"}("port", kOther, "N", "port of --follow; 0: any free port", &o.port,
                           {0, 65535}),
   };
 }
@@ -218,7 +217,8 @@ std::vector<OptionRow> option_table(ImportOptions& o) {
       kFiles("model", kOther, "FILE", "model_*.safetensors from scripts/convert_nanochat.py",
              &o.model)
           .needed(),
-      kFiles("meta", kOther, "FILE", "its meta file; auto: meta_*.json beside the model", &o.meta),
+      kFiles("meta", kOther, "FILE", "meta file of the model; auto: meta_*.json beside it",
+             &o.meta),
       kFiles("out", kOther, "DIR", "run directory to write the checkpoint to", &o.out).needed(),
   };
 }
@@ -226,12 +226,12 @@ std::vector<OptionRow> option_table(ImportOptions& o) {
 std::vector<OptionRow> option_table(ExportOptions& o) {
   return {
       checkpoint_row(o.checkpoint, kFiles),
-      kFiles("out", kOther, "DIR", "for nanochat: model_000123.safetensors and meta_000123.json",
-             &o.out),
-      kFiles("hf", kOther, "DIR", "for Hugging Face: model.safetensors, config.json; plain models",
+      kFiles("out", kOther, "DIR",
+             "output for nanochat: model_000123.safetensors, meta_000123.json", &o.out),
+      kFiles("hf", kOther, "DIR", "output for Hugging Face (weights, config.json), plain models",
              &o.hf),
-      kFiles("hf-code", kOther, "DIR",
-             "for Hugging Face, with Python code of the model; all models", &o.hf_code),
+      kFiles("hf-code", kOther, "DIR", "output for Hugging Face with the model's code, all models",
+             &o.hf_code),
   };
 }
 
@@ -262,8 +262,8 @@ std::vector<OptionRow> option_table(TrainTokenizerOptions& o) {
       kData("max-bytes", kOther, "SIZE", "bytes of text to learn from; auto: all", &o.max_bytes),
       kText("vocab-size", kOther, "N", "vocabulary size, bytes and special tokens included",
             &o.vocab_size, {1, kMaxVocab}),
-      kText("pattern", kOther, "NAME|REGEX",
-            "split pattern: nanochat, gpt2, gpt4, gpt4o or a regex", &o.pattern),
+      kText("pattern", kOther, "NAME|REGEX", "split pattern: gpt2, gpt4, gpt4o, llama3 or a regex",
+            &o.pattern),
       kText("special", kOther, "TOKENS", "special tokens, space-separated; nanochat: its nine",
             &o.special),
       kText("threads", kOther, "N", "threads; auto: one per core", &o.threads, {1, 1024}),
@@ -280,7 +280,7 @@ std::vector<OptionRow> option_table(EncodeOptions& o) {
   return {
       std::move(files),
       tokenizer_row(o.tokenizer, kText),
-      kText("field", kOther, "NAME", "text field of JSON Lines; reads stdin as JSON Lines",
+      kText("field", kOther, "NAME", "text field of JSON Lines; if given, stdin is JSON Lines",
             &o.field),
       kText("special", kOther, "on|off", "encode the text of a special token as that token",
             &o.special),
@@ -300,8 +300,8 @@ std::vector<OptionRow> option_table(ConvertTokenizerOptions& o) {
   return {
       std::move(from),
       kText("pattern", kOther, "NAME|REGEX",
-            "tiktoken: split pattern: gpt2, gpt4, gpt4o, nanochat or regex", &o.pattern),
-      kText("special", kOther, "TOKEN=ID...", "tiktoken: special tokens, space-separated",
+            "split pattern: nanochat, gpt2, gpt4, gpt4o, llama3 or regex", &o.pattern),
+      kText("special", kOther, "TOKEN=ID...", "special tokens of a tiktoken file, space-separated",
             &o.special),
       kFiles("out", kOther, "FILE", "tokenizer.json to write", &o.out).needed(),
   };

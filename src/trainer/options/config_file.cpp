@@ -41,9 +41,9 @@ std::string read_text(const std::filesystem::path& file) {
   return text.str();
 }
 
-// Returns the absolute paths of a row's files, so that config.toml works from any folder, and the
-// relative paths as given in a comment. A relative path stays as it is if its absolute path is not
-// UTF-8, which TOML requires.
+// Returns the absolute paths of a row's files, so that config.toml works from any folder; relative
+// paths are also given in a comment. A relative path is kept if its absolute path is not UTF-8,
+// which TOML requires.
 std::string files_text(const OptionRow& row) {
   const std::vector<std::filesystem::path> paths =
       is_list(row) ? *std::get<std::vector<std::filesystem::path>*>(row.field)
@@ -73,13 +73,13 @@ std::string value_text(const OptionRow& row) {
                       std::holds_alternative<DType*>(row.field) ||
                       std::holds_alternative<std::optional<DType>*>(row.field) ||
                       std::holds_alternative<std::optional<ByteSize>*>(row.field) ||
-                      // TOML's integers have 64 bits with sign.
+                      // TOML's integers are signed and have 64 bits.
                       (seed != nullptr && !std::in_range<std::int64_t>(**seed));
   return quoted ? toml_string(text) : text;
 }
 
-// Returns the position after the string that begins at text[at]. A single-line string ends with
-// its line even if it is not closed.
+// Returns the position after the string that begins at text[at]. A single-line string ends at the
+// end of its line even if it is not closed.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
   const std::string triple(3, quote);
@@ -125,8 +125,8 @@ std::string unescape_non_ascii(std::string_view text) {
   return out;
 }
 
-// Returns the value as set_option() parses it. A floating-point number keeps a point or an
-// exponent, so that it is not accepted as an integer.
+// Returns the value as text for set_option(). A floating-point number keeps a point or an exponent,
+// so that it is not accepted as an integer.
 std::string scalar_text(const toml::node& node, std::string_view where) {
   if (const auto* text = node.as_string()) return unescape_non_ascii(text->get());
   if (const auto* number = node.as_integer()) return fmt::format("{}", number->get());
@@ -142,8 +142,8 @@ std::string scalar_text(const toml::node& node, std::string_view where) {
       where);
 }
 
-// Throws InputError if the text is not UTF-8 or has a key with many dots. toml++ limits the nesting
-// of values, but not of the tables that a dotted key creates, which it destroys recursively. No
+// Throws InputError if the text is not UTF-8 or has a key with many dots: toml++ limits the nesting
+// of values, but not of the tables that a dotted key creates, and destroys these recursively. No
 // option has such a key.
 void check_text(std::string_view text, std::string_view name) {
   constexpr int kMaxDots = 4;
@@ -159,7 +159,7 @@ void check_text(std::string_view text, std::string_view name) {
     if (c == '#') at = std::min(text.find('\n', at), text.size());
     if (c == '#' || c == '\n' || c == '=' || c == ',' || c == '{') dots = 0;
     if (c == '.' && ++dots > kMaxDots)
-      throw input_error("{}:{}: dotted key: options are plain keys", name, line_of(at));
+      throw input_error("{}:{}: dotted key: write options as plain keys", name, line_of(at));
   }
 }
 
@@ -176,8 +176,8 @@ std::filesystem::path find_config(const std::string& name) {
            installed_file("configs/quick.toml").parent_path(), error))
     if (entry.path().extension() == ".toml") names.push_back(entry.path().filename().string());
   std::ranges::sort(names);
-  throw input_error("--config {}: no such file{}{}", name, names.empty() ? "" : "; installed are ",
-                    fmt::join(names, ", "));
+  throw input_error("--config {}: no such file{}{}", name,
+                    names.empty() ? "" : "; installed files: ", fmt::join(names, ", "));
 }
 
 void load_config(const std::filesystem::path& file, std::span<const TomlEntry> entries,

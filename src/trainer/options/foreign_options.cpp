@@ -9,7 +9,7 @@
 namespace muo::trainer {
 namespace {
 
-// Splits `text` at each `mark`.
+// Splits `text` at each occurrence of `mark`.
 std::vector<std::string_view> split(std::string_view text, std::string_view mark) {
   std::vector<std::string_view> out;
   for (std::size_t at = 0; at <= text.size();) {
@@ -20,7 +20,7 @@ std::vector<std::string_view> split(std::string_view text, std::string_view mark
   return out;
 }
 
-// Returns the parts of a cell that are in `backquotes`.
+// Returns the parts of a table cell that are in `backquotes`.
 std::vector<std::string_view> code_of(std::string_view cell) {
   const std::vector<std::string_view> pieces = split(cell, "`");
   std::vector<std::string_view> out;
@@ -36,7 +36,7 @@ std::string option_of(std::string_view code) {
   return option;
 }
 
-// Returns the cell as plain text for a terminal, without the markup of code and links.
+// Returns the cell as plain text for a terminal, without markup of code and links.
 std::string plain(std::string_view cell) {
   std::string out;
   for (std::size_t at = 0; at < cell.size(); ++at) {

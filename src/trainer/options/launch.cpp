@@ -20,7 +20,7 @@ struct Variables {
   const char* processes_here;
   const char* id;
 };
-// In order of precedence: torchrun and mpirun come before srun, as they also run inside Slurm
+// In order of precedence: torchrun and mpirun come before srun, because they also run inside Slurm
 // tasks.
 constexpr std::array kLaunchers = {
     Variables{kOwnLauncher, "MUO_PROCESS", "MUO_PROCESSES", "MUO_PROCESS", "MUO_PROCESSES",
@@ -59,7 +59,7 @@ class Reader {
   const Environment& environment_;
 };
 
-// Returns the number of tasks on node `node` of a Slurm step, from the list of all its nodes:
+// Returns the number of tasks on node `node` of a Slurm step, from the list of its nodes' tasks:
 // "2(x3),1". Empty if the list is malformed or has no such node.
 std::optional<int> tasks_of_node(std::string_view list, std::optional<std::int64_t> node) {
   while (node && !list.empty()) {
@@ -99,7 +99,7 @@ std::optional<Launch> find_launch(const Environment& environment) {
   const Reader read(environment);
   for (const Variables& names : kLaunchers) {
     const auto process = read.number(names.process), processes = read.number(names.processes);
-    // Some containers set the first two variables for every process, but not this one.
+    // Some containers set the first two variables, but not this one, for every process.
     const auto here = read.number(names.here);
     if (!process || !processes || !here || *processes < 2) continue;
     const bool slurm = names.processes_here == nullptr;
@@ -119,7 +119,7 @@ std::optional<Launch> find_launch(const Environment& environment) {
       out.address = out.address.substr(1, out.address.size() - 2);
     out.port = read.number("MASTER_PORT");
     if (out.port && (*out.port < 1 || *out.port > kMaxPort))
-      throw InputError(concat("MASTER_PORT=", *out.port, ": the rendezvous port is one above it: ",
+      throw InputError(concat("MASTER_PORT=", *out.port, ": the rendezvous uses the next port: ",
                               "give 1 to ", kMaxPort, ", or --store-port"));
     if (out.address.empty() && out.processes_here == out.processes) out.address = "127.0.0.1";
     if (out.address.empty() && slurm) out.address = first_host(read.text("SLURM_STEP_NODELIST"));
@@ -133,7 +133,7 @@ std::optional<Launch> find_launch(const Environment& environment) {
   }
   if (const auto processes = read.number("PMI_SIZE"); read.number("PMI_RANK") && processes > 1)
     throw InputError(concat("PMI_SIZE=", *processes,
-                            ": unsupported launcher (MPICH's, Intel's or Cray's): start the ",
+                            ": unsupported launcher (MPICH, Intel or Cray MPI): start the ",
                             "processes with Open MPI's mpirun, srun or torchrun, or start one ",
                             "process for all devices"));
   return std::nullopt;

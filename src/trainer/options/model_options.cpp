@@ -51,7 +51,7 @@ const std::array<GptField, kGptFields>& gpt_fields() {
       size("n_layer", &Gpt::n_layer, "n_layer",
            row("n-layer", kShape, "N", "number of layers, instead of --depth", {1, kMaxLayers})),
       size("n_embd", &Gpt::n_embd, "n_embd",
-           row("n-embd", kShape, "N", "width, instead of that of --depth", {1, kMaxWidth})
+           row("n-embd", kShape, "N", "model width, instead of --depth's", {1, kMaxWidth})
                .replacing({"n-head", "n-kv-head"})),
       size("n_head", &Gpt::n_head, "n_head",
            row("n-head", kShape, "N", "query heads; must divide the width into even head sizes",
@@ -61,16 +61,16 @@ const std::array<GptField, kGptFields>& gpt_fields() {
            row("n-kv-head", kShape, "N", "key and value heads; must divide the query heads",
                {1, kMaxWidth})),
       size("seq_len", &Gpt::seq_len, "sequence_len",
-           row("max-seq-len", kShape, "TOKENS", "tokens per row, T; plain 256, nanochat 2048",
+           row("max-seq-len", kShape, "TOKENS", "tokens per row (T); plain: 256, nanochat: 2048",
                {2, 1 << 20})
                .replacing({"device-batch-size"})),
       {.name = "softcap",
        .member = &Gpt::softcap,
-       .option =
-           row("softcap", kCaptured, "X", "cap logits by X tanh(logits / X); 0: off", {0, 1e6})},
+       .option = row("softcap", kCaptured, "X", "soft-cap logits to X tanh(logits / X); 0: off",
+                     {0, 1e6})},
       extra("value_embeddings", &Gpt::value_embeddings, "value-embeddings",
-            "gated token tables added to every other layer's values"),
-      extra("smear", &Gpt::smear, "smear", "mix in a part of the previous token's embedding"),
+            "gated embeddings added to every other layer's values"),
+      extra("smear", &Gpt::smear, "smear", "add a part of the previous token's embedding"),
       extra("backout", &Gpt::backout, "backout",
             "subtract a part of the middle layer's output at the end"),
       extra("resid_lambdas", &Gpt::resid_lambdas, "resid-lambdas",

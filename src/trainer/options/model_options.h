@@ -18,7 +18,7 @@ namespace muo::trainer {
 inline constexpr std::string_view kModelGroup = "Model";
 inline constexpr double kMaxLayers = 1024, kMaxVocab = 1 << 24;
 
-// A field of GptConfig with its names: in checkpoints, as an option, in nanochat's files.
+// A field of GptConfig and its names: in checkpoints, as an option, in nanochat's files.
 struct GptField {
   using Member = std::variant<std::int64_t model::GptConfig::*, float model::GptConfig::*,
                               double model::GptConfig::*, bool model::GptConfig::*,
@@ -26,20 +26,20 @@ struct GptField {
 
   std::string_view name;  // in a checkpoint
   Member member;
-  std::string_view nanochat = {};  // its name in nanochat's meta_*.json; empty: it has none
-  // Set by --model nanochat. Such a switch is off if a checkpoint, being older, does not have it.
+  std::string_view nanochat = {};  // in nanochat's meta_*.json; empty: none
+  // Set by --model nanochat. A switch that an older checkpoint lacks is off.
   bool by_preset = false;
-  OptionRow option = {};  // option_table() binds its field; without a name: a range only
+  OptionRow option = {};  // its field is bound by option_table(); without a name: only the range
 };
 
-// The only list of GptConfig's fields that define a model. It excludes dtype and whatever else
-// changes only speed, memory or rounding, and document_token, which only marks where documents
+// The only list of the GptConfig fields that define a model. It excludes dtype and other fields
+// that affect only speed, memory or rounding, and document_token, which only marks where documents
 // begin.
 inline constexpr std::size_t kGptFields = 15;
 const std::array<GptField, kGptFields>& gpt_fields();
 
-// check_config() for a model that was read from a file, whose numbers must be in the ranges of the
-// options. Throws InputError("WHERE: FIELD: reason").
+// check_config() for a model that was read from a file; also requires its numbers to be in the
+// ranges of the options. Throws InputError("WHERE: FIELD: reason").
 void check_read_config(const model::GptConfig& model, const std::string& where);
 
 // Returns true if `field` is the field of `member`.
@@ -49,20 +49,20 @@ bool is_member(const GptField& field, Value model::GptConfig::*member) {
   return held != nullptr && *held == member;
 }
 
-// Calls visit(field, its value in `config`) for every field; `config` may be const.
+// Calls visit(field, value of the field in `config`) for every field; `config` may be const.
 template <class Config, class Visit>
 void for_each_gpt_field(Config& config, const Visit& visit) {
   for (const GptField& field : gpt_fields())
     std::visit([&](auto member) { visit(field, config.*member); }, field.member);
 }
 
-// Defaults of the fields that are not given: with nanochat's extras, or without.
+// Defaults of the fields that are not given, with or without nanochat's extras.
 enum class ModelPreset : std::uint8_t { kPlain, kNanochat };
 constexpr auto names_of(ModelPreset) { return name_list("plain", "nanochat"); }
 
 // A model defined by its depth, its preset and the fields that are set explicitly.
 struct ModelOptions {
-  // A field that neither depth nor preset sets is explicitly set to its default.
+  // softcap depends neither on depth nor on the preset, so its default counts as explicitly set.
   ModelOptions() { set(&model::GptConfig::softcap, values.softcap); }
 
   std::int64_t depth = 4;  // sets width and heads as nanochat does
@@ -74,7 +74,7 @@ struct ModelOptions {
     values.*member = value;
     is_set[index_of(member)] = true;
   }
-  // Sets every field from `model`, leaving none to depth or preset.
+  // Sets every field from `model`, so that none depends on depth or preset.
   void set_all(const model::GptConfig& model) {
     values = model;
     is_set.fill(true);
@@ -101,8 +101,8 @@ struct ModelOptions {
   }
 };
 
-// Returns the model that `options` define. An automatic number of heads gives a head size as near
-// to 128 as the width allows. Fields that are not in gpt_fields() keep GptConfig's defaults.
+// Returns the model that `options` define. If the number of heads is automatic, the head size is as
+// near to 128 as the width allows. Fields that are not in gpt_fields() keep GptConfig's defaults.
 model::GptConfig make_gpt_config(const ModelOptions& options, std::int64_t vocab_size);
 
 }  // namespace muo::trainer

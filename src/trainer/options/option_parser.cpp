@@ -44,7 +44,7 @@ void note_repeated(std::string_view name, std::size_t times, std::string_view la
       fmt::format("muograph: note: {} is given {} times; using the last, {}\n", name, times, last));
 }
 
-// Accepts underscores in names of options, as nanochat does (--device_batch_size).
+// Accepts underscores in option names, as nanochat does (--device_batch_size).
 std::string with_dashes(std::string argument) {
   if (argument.rfind("--", 0) == 0)
     std::replace(argument.begin(),
@@ -64,7 +64,7 @@ std::string examples_of(const CommandRow& command) {
   return out;
 }
 
-// "-" is a word, as the name of standard input.
+// "-" is an argument: the name of standard input.
 bool is_word(const std::string& extra) { return extra == "-" || !extra.starts_with('-'); }
 
 }  // namespace
@@ -87,7 +87,8 @@ Parser::Parser(const CommandRow& command, std::vector<OptionRow> rows)
         ->default_str(row.required ? std::string(kRequired) : option_text(row));
     if (row.positional) formatter->positional = std::string(row.value) + " ";
     option->expected(1, is_list(row) ? -1 : 1);
-    option->allow_extra_args(is_list(row));  // else CLI11 ends an unlimited list after one value
+    // Otherwise CLI11 ends an unlimited list after one value.
+    option->allow_extra_args(is_list(row));
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     options_.push_back(option);
   }
@@ -123,7 +124,7 @@ std::optional<std::string> Parser::parse(std::span<const char* const> arguments)
   } catch (const CLI::CallForAllHelp&) {
     return help(/*all=*/true);
   } catch (const CLI::ArgumentMismatch&) {
-    // It is the last argument, as any other option would have taken the next word as its value.
+    // The option is the last argument: otherwise it would have taken the next word as its value.
     const std::string name = with_dashes(arguments.back());
     const CLI::Option* const option = app_->get_option_no_throw(name);
     throw input_error("{}: {}{} needs a value", app_->get_name(), name,
@@ -166,7 +167,7 @@ void Parser::apply(const TakeValues& take) const {
 void Parser::apply_config(const std::filesystem::path& file, bool named,
                           const TakeValues& take) const {
   const std::vector<TomlEntry> entries = read_config(file);
-  // True if the command line gives the option with values other than the file's.
+  // True if the command line sets the option to values other than those of the file.
   const auto changed = [&](std::size_t i) {
     const auto entry = std::ranges::find(entries, rows_[i].name, &TomlEntry::key);
     return !given_[i].empty() && (entry == entries.end() || entry->values != given_[i]);
@@ -177,7 +178,7 @@ void Parser::apply_config(const std::filesystem::path& file, bool named,
       if (std::ranges::find(rows_[i].replaces, row.name) == rows_[i].replaces.end()) continue;
       if (!changed(i)) continue;
       if (named)
-        say(stderr, fmt::format("muograph: note: {} {} is ignored, as --{} is given\n", where,
+        say(stderr, fmt::format("muograph: note: {} {} is ignored because --{} is given\n", where,
                                 fmt::join(values, " "), rows_[i].name));
       return true;
     }
@@ -257,7 +258,7 @@ void Parser::refuse_unknown() const {
                                            : "");
   }
   const std::string name = first->substr(0, first->find('='));
-  // A counterpart among the options of training is no help in other commands.
+  // In commands that do not train, a counterpart among the training options is no help.
   if (const std::string here = foreign_option(name);
       !here.empty() && (trains() || here.find("here --") == std::string::npos))
     throw input_error("{}: unknown option {}: {}", app_->get_name(), name, here);
@@ -267,7 +268,7 @@ void Parser::refuse_unknown() const {
   const std::string_view near =
       nearest_name(std::string_view(name).substr(name.find_first_not_of('-') == 1 ? 1 : 2), names);
   throw input_error("{}: unknown option {}{}", app_->get_name(), name,
-                    near.empty() ? fmt::format(" (muograph {} --help{} lists them)",
+                    near.empty() ? fmt::format(" (muograph {} --help{} lists the options)",
                                                app_->get_name(), trains() ? "-all" : "")
                                  : fmt::format("; did you mean --{}?", near));
 }

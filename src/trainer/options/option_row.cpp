@@ -250,7 +250,8 @@ std::string short_value(const std::string& value) {
 
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> candidates) {
   std::string_view best;
-  std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;  // from here on unrelated
+  // Names at this distance are unrelated.
+  std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (const std::string_view candidate : candidates) {
     const std::size_t distance = edit_distance(name, candidate);
     if (distance < least) {
@@ -258,7 +259,7 @@ std::string_view nearest_name(std::string_view name, std::span<const std::string
       best = candidate;
     }
   }
-  // Accept part of a name, as --lr for --matrix-lr or --batch-size for --device-batch-size.
+  // Accepts a part of a name, such as --lr for --matrix-lr or --batch-size for --device-batch-size.
   if (best.empty() && name.size() >= 2)
     for (const std::string_view candidate : candidates)
       if (best.empty() && candidate.find(name) != std::string_view::npos) best = candidate;

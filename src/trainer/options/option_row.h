@@ -23,21 +23,23 @@
 
 namespace muo::trainer {
 
-// What must be redone when an option changes after the training step has been captured: decides
-// whether a sweep over it can replay the same graph.
+// What must be redone if an option changes after the training step has been captured. This decides
+// whether a sweep over the option can replay the same graph.
 enum class OptionClass : std::uint8_t {
-  kOther,     // belongs to a command that captures no training step
-  kHost,      // nothing: it is used on the host only (data order, evaluation, saving, logging)
-  kMemory,    // nothing: the step reads it from device memory (HyperParameters)
-  kCaptured,  // capture, in the same memory: it is a constant of the graph, or changes its form
-  kShape,     // memory plan and capture: it changes sizes of tensors, formats or devices
+  kOther,   // for options of commands that capture no training step
+  kHost,    // nothing: used only on the host (data order, evaluation, saving, logging)
+  kMemory,  // nothing: the step reads the value from device memory (HyperParameters)
+  // Capture, in the same memory: the value is a constant of the graph or changes its form.
+  kCaptured,
+  kShape,  // memory plan and capture: the value changes sizes of tensors, formats or devices
 };
 
-// A field that is an enumeration or an optional one; an empty optional has a name of its own.
+// A field that is an enumeration or an optional one. An empty optional has a name of its own, such
+// as "auto".
 class NamedField {
  public:
   template <NamedEnum Enum>
-  NamedField(Enum* field)  // NOLINT(google-explicit-constructor): as the other fields
+  NamedField(Enum* field)  // NOLINT(google-explicit-constructor): like the other fields
       : names_(kNames<Enum>.begin(), kNames<Enum>.end()),
         get_([field] { return static_cast<std::size_t>(*field); }),
         set_([field](std::size_t i) { *field = static_cast<Enum>(i); }) {}
@@ -68,11 +70,11 @@ class NamedField {
 // The values that a numeric option accepts.
 struct OptionRange {
   double low = 0, high = std::numeric_limits<double>::max();
-  bool or_never = false;  // -1 (never) is accepted, too
+  bool or_never = false;  // also accepts -1 (never)
 };
 inline constexpr bool kOrNever = true;
 
-// One option of a command: the single source of command line, config file, help and config.toml.
+// One option of a command: the only source for command line, config file, help and config.toml.
 struct OptionRow {
   using Field =
       std::variant<std::string*, std::vector<std::filesystem::path>*, std::vector<std::string>*,
@@ -80,7 +82,7 @@ struct OptionRow {
                    std::optional<bool>*, std::optional<std::int64_t>*, std::optional<double>*,
                    std::optional<DType>*, std::optional<ByteSize>*, NamedField>;
 
-  std::string_view name;  // without dashes: "device-batch-size"; the key in a config file
+  std::string_view name;  // without dashes: "device-batch-size"; also the key in a config file
   std::string_view group;
   OptionClass kind = OptionClass::kOther;
   std::string_view value;  // placeholder in help, with the unit: "TOKENS"
@@ -89,17 +91,18 @@ struct OptionRow {
   OptionRange range = {};
   std::vector<std::string_view> choices = {};
   std::string choices_help = {};  // further lines of help
-  // Maps another spelling of a choice to that choice, and returns other text unchanged.
+  // Maps an alternative spelling of a choice to that choice; returns other text unchanged.
   std::string_view (*choice_of)(std::string_view) = nullptr;
-  // Options whose values from a config file are ignored if the command line gives this one.
+  // Options that this one replaces: if the command line gives this option, their values from a
+  // config file are ignored.
   std::vector<std::string_view> replaces = {};
   bool required = false;
   bool positional = false;       // may be given without its name
-  std::string_view letter = {};  // its short name: "-o"
+  std::string_view letter = {};  // short name: "-o"
   bool saved = true;             // written to config.toml
-  bool trains = false;           // affects what is trained: --resume reports that it changed
-  bool file = false;             // its value is a file's path; true of all lists
-  bool* is_set = nullptr;        // set to false for "auto", which leaves the field unchanged
+  bool trains = false;           // affects what is trained: --resume reports a change
+  bool file = false;             // the value is a path of a file; true for all lists
+  bool* is_set = nullptr;        // set to false by "auto", which leaves the field unchanged
 
   // Setters for tables: each returns the row with one property set.
   OptionRow one_of(std::vector<std::string_view> names, std::string summaries = {}) && {
@@ -126,7 +129,7 @@ struct OptionRow {
     trains = true;
     return std::move(*this);
   }
-  OptionRow naming_file() && {
+  OptionRow is_file() && {
     file = true;
     return std::move(*this);
   }
@@ -153,19 +156,19 @@ struct OptionGroup {
   }
 };
 
-// Parses `values` into the row's field. Throws InputError for invalid values; its message begins
-// with `where`: "--depth" or "run.toml:3: depth".
+// Parses `values` into the row's field. Throws InputError for invalid values, with a message that
+// begins with `where`: "--depth" or "run.toml:3: depth".
 void set_option(const OptionRow& row, std::span<const std::string> values, std::string_view where);
 
-// Throws the InputError of set_option() if `value`, parsed from `text`, is out of range.
+// Throws set_option()'s InputError if `value`, parsed from `text`, is out of range.
 void check_range(const OptionRange& range, double value, std::string_view where,
                  std::string_view text);
 
-// True if the option takes several values: is_list() after its name once, is_repeated() each after
-// the name.
+// True if the option takes several values. is_list(): all after one option name. is_repeated():
+// each after the option name.
 [[nodiscard]] bool is_list(const OptionRow& row);
 [[nodiscard]] bool is_repeated(const OptionRow& row);
-// Returns all values that the option accepts, if they can be listed; else nothing.
+// Returns all values that the option accepts if they can be listed, otherwise nothing.
 [[nodiscard]] std::vector<std::string_view> values_of(const OptionRow& row);
 // Returns the field's value as written on a command line: "0.02", "on", "auto".
 [[nodiscard]] std::string option_text(const OptionRow& row);
@@ -176,14 +179,14 @@ template <class... Values>
   return InputError(fmt::format(format, std::forward<Values>(values)...));
 }
 
-// Parses all of `text` as a decimal integer of at least 0; empty if it is not one.
+// Parses all of `text` as a decimal integer >= 0. Empty if it is not one.
 [[nodiscard]] std::optional<std::int64_t> whole_number(std::string_view text);
-// Parses all of `text` as a floating-point number; empty if it is not one.
+// Parses all of `text` as a floating-point number. Empty if it is not one.
 [[nodiscard]] std::optional<double> real_number(std::string_view text);
-// Returns an option's value for display: numbers of more than 8 characters with 6 digits.
+// Returns an option's value for display; numbers of more than 8 characters have 6 digits.
 [[nodiscard]] std::string short_value(const std::string& value);
 
-// Returns the candidate most similar to `name`; empty if none is close.
+// Returns the candidate most similar to `name`. Empty if none is similar.
 [[nodiscard]] std::string_view nearest_name(std::string_view name,
                                             std::span<const std::string_view> candidates);
 

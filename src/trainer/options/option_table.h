@@ -9,7 +9,7 @@
 
 namespace muo::trainer {
 
-// The tables of the commands, bound to the fields of `options`, which hold the defaults.
+// The option tables of the commands, bound to the fields of `options`, which hold the defaults.
 std::vector<OptionRow> option_table(TrainOptions& options);
 std::vector<OptionRow> option_table(EvalOptions& options);
 std::vector<OptionRow> option_table(SampleOptions& options);
@@ -30,7 +30,7 @@ std::vector<OptionRow> option_table(ConvertTokenizerOptions& options);
 std::vector<OptionRow> device_rows(DeviceOptions& options, OptionClass kind);
 
 // Shared by several tables: bounds that keep every product of sizes within 64 bits (far beyond what
-// a machine can hold), and names of groups.
+// a machine can hold), and names of option groups.
 inline constexpr double kMaxSteps = 1LL << 40;
 inline constexpr double kMaxTokens = 1LL << 40;
 inline constexpr double kMaxRows = 1 << 20;
@@ -40,7 +40,7 @@ inline constexpr std::string_view kDevicesGroup = "Devices";
 inline constexpr std::string_view kSweepGroup = "Sweep";
 inline constexpr std::string_view kRunGroup = "Run directory, evaluation, checkpoints";
 
-// Options of a run that --help shows; --help-all shows all.
+// Options that --help shows for a run; --help-all shows all.
 inline constexpr auto kUsualOptions = std::to_array<std::string_view>({"data",
                                                                        "val-data",
                                                                        "tokenizer",

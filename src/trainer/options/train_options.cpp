@@ -41,13 +41,13 @@ std::vector<OptionRow> data_rows(data::DataOptions& o) {
   const OptionGroup row{kDataGroup};
   return {
       row("data", kHost, "PATH...", "text files, folders of text, or .bin token shards", &o.paths),
-      row("val-data", kHost, "PATH...", "validation data; default: a tenth of --data is held out",
+      row("val-data", kHost, "PATH...", "validation data; default: a held-out tenth of --data",
           &o.val_paths),
-      row("data-max-bytes", kHost, "BYTES",
-          "use whole text files up to this many bytes; 0: no limit", &o.max_bytes, {0, kMaxTokens}),
+      row("data-max-bytes", kHost, "BYTES", "max bytes of text, in whole files; 0: no limit",
+          &o.max_bytes, {0, kMaxTokens}),
       row("tokenizer", kShape, "NAME", "byte, or a tokenizer.json, SentencePiece or tiktoken file",
           &o.tokenizer)
-          .naming_file(),
+          .is_file(),
       row("vocab-size", kShape, "N", "vocabulary size of .bin shards; 0: the tokenizer's",
           &o.vocab_size, {0, kMaxVocab}),
       row("packing", kHost, "NAME", "how documents are cut into rows of tokens", &o.packing)
@@ -63,8 +63,8 @@ std::vector<OptionRow> data_rows(data::DataOptions& o) {
 std::vector<OptionRow> model_rows(ModelOptions& o) {
   const OptionGroup row{kModelGroup};
   std::vector<OptionRow> rows = {row("depth", kShape, "N",
-                                     "layers; the width is 64 per layer, in heads of 128", &o.depth,
-                                     {1, kMaxLayers})
+                                     "layers; width: 64 x depth, rounded up to a multiple of 128",
+                                     &o.depth, {1, kMaxLayers})
                                      .replacing({"n-layer", "n-embd", "n-head", "n-kv-head"})};
   std::vector<std::string_view> of_preset;
   std::size_t preset_at = 0;
@@ -78,9 +78,10 @@ std::vector<OptionRow> model_rows(ModelOptions& o) {
                              field.member);
     bound.is_set = &o.is_set[i];
   }
-  rows.insert(rows.begin() + static_cast<std::ptrdiff_t>(preset_at),
-              row("model", kShape, "NAME", "nanochat: all extras below; plain: none", &o.preset)
-                  .replacing(of_preset));
+  rows.insert(
+      rows.begin() + static_cast<std::ptrdiff_t>(preset_at),
+      row("model", kShape, "NAME", "preset of extras below; nanochat: all, plain: none", &o.preset)
+          .replacing(of_preset));
   rows.push_back(row("document-mask", kShape, "on|off",
                      "keep attention and smear within a document", &o.document_mask)
                      .training());
@@ -130,12 +131,12 @@ std::vector<OptionRow> optimizer_rows(optim::OptimizerOptions& o) {
           &o.width_lr_scale, {0, 1e3}),
       row("weight-decay-scale", kMemory, "X", "factor on weight decay; auto: by batch and horizon",
           &o.weight_decay_scale, {0, 1e6}),
-      row("warmup-steps", kMemory, "STEPS", "linear warm-up, in steps", &o.warmup_steps,
+      row("warmup-steps", kMemory, "STEPS", "steps of linear warm-up", &o.warmup_steps,
           {0, kMaxSteps}),
       row("warmdown-ratio", kMemory, "FRACTION",
-          "final part of the run, in which learning rates fall", &o.warmdown_ratio, {0, 1}),
-      row("final-lr-frac", kMemory, "FRACTION", "final learning rate / peak", &o.final_lr_frac,
-          {0, 1}),
+          "final part of the run in which learning rates decay", &o.warmdown_ratio, {0, 1}),
+      row("final-lr-frac", kMemory, "FRACTION", "final learning rate as a fraction of the peak",
+          &o.final_lr_frac, {0, 1}),
       row("momentum", kMemory, "X", "Muon momentum after its ramp; auto: by --optimizer-spec",
           &o.momentum, {0, 1}),
       row("momentum-start", kMemory, "X", "Muon momentum at the first step", &o.momentum_start,
@@ -155,7 +156,7 @@ std::vector<OptionRow> optimizer_rows(optim::OptimizerOptions& o) {
       row("ns-steps", kCaptured, "N", "Newton-Schulz iterations of Muon", &o.ns_steps,
           {1, optim::kMaxNewtonSchulzSteps}),
       row("optimizer-spec", kShape, "VERSION",
-          "nanochat's Muon and AdamW as of head, 2026-01 or 2025-10", &o.version)
+          "version of nanochat's optimizer: head, 2026-01 or 2025-10", &o.version)
           .one_of(names_of(optim::optimizer_versions())),
       row("newton-schulz", kShape, "FORM", "how the Newton-Schulz iteration is computed",
           &o.newton_schulz)
@@ -169,9 +170,11 @@ std::vector<OptionRow> guard_rows(optim::GuardOptions& o) {
   return {
       row("max-grad-norm", kMemory, "X", "clip gradients to this norm; 0: off", &o.max_grad_norm,
           {0, 1e18}),
-      row("outlier-deviations", kMemory, "X", "outlier: standard deviations above the mean; 0: off",
-          &o.outlier_deviations, {0, 1e6}),
-      row("on-outlier", kMemory, "log|skip", "skip: discard that update", &o.on_outlier),
+      row("outlier-deviations", kMemory, "X",
+          "outlier threshold: standard deviations above mean; 0: off", &o.outlier_deviations,
+          {0, 1e6}),
+      row("on-outlier", kMemory, "log|skip", "what to do on an outlier; skip: discard its update",
+          &o.on_outlier),
       row("max-skipped", kHost, "N", "abort after more skipped updates than this; -1: never",
           &o.max_skipped, {0, kMaxSteps, kOrNever}),
   };
@@ -189,21 +192,23 @@ std::vector<OptionRow> execution_rows(TrainOptions& o) {
           .training(),
       row("gather", kCaptured, "pipelined|simple",
           "gather new weights in the next forward, or at once", &o.sharding.gather),
-      row("shard", kShape, "WHAT", "what is sharded over devices (ZeRO)", &o.sharding.shard)
+      row("shard", kShape, "WHAT", "state sharded over devices (ZeRO)", &o.sharding.shard)
           .explained("\n none: nothing (strategy ddp)\n optimizer: optimizer state and fp32 masters"
                      "\n gradients: also gradients, reduced in every micro-step"
                      "\n weights: also weights, gathered layer by layer"),
       row("replicas", kShape, "own|common|sharded",
-          "weights: one copy per rank, one shared, or sharded", &o.sharding.replicas),
+          "copies of weights: one per rank, one shared, or sharded", &o.sharding.replicas),
       row("recompute", kShape, "NAME", "activations to recompute; auto: as few as needed",
           &o.memory.recompute),
-      row("memory-limit", kShape, "SIZE", "memory of the process (host) or of each GPU, e.g. 12GB",
+      row("memory-limit", kShape, "SIZE", "max memory of the process (host) or each GPU, e.g. 12GB",
           &o.memory.limit, {1 << 20}),
       row("graph", kCaptured, "on|off", "capture the training step once, then replay it",
           &o.capture.graph),
-      row("graph-branches", kCaptured, "3|1",
-          "branches of that graph; auto: 1 if ranks share a GPU", &o.capture.branches)
+      row("graph-branches", kCaptured, "3|1", "graph branches; auto: 1 if ranks share a GPU",
+          &o.capture.branches)
           .one_of({"auto", "3", "1"}, "\n 3: compute, collectives, updates; 1: all in one"),
+      row("graph-micro-steps", kShape, "loop|unrolled",
+          "form of micro-steps; auto: unrolled up to 8, else a loop", &o.capture.micro_steps),
       row("seed", kHost, "N", "random seed of initial weights and data order", &o.seed).training(),
       row("verify-sync-every", kHost, "STEPS",
           "steps between checks that ranks' weights agree; -1: never", &o.run.verify_sync_every,
@@ -230,7 +235,7 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
           .training(),
       row("gemm-table", kCaptured, "FILE",
           "GEMM algorithms for GPUs; missing ones are measured and added", &o.gemm_table)
-          .naming_file(),
+          .is_file(),
       row("tune", kCaptured, "once|now|off", "measure GEMM algorithms; auto: off if deterministic",
           &o.tune)
           .explained("\n once: measure what the user's cache lacks, and store it there"
@@ -239,13 +244,13 @@ std::vector<OptionRow> number_rows(NumberOptions& o) {
           &o.attention)
           .training(),
       row("deterministic", kCaptured, "on|off",
-          "bitwise reproducible; auto: off where cuDNN is faster", &o.deterministic)
+          "bitwise reproducibility; auto: off where cuDNN is faster", &o.deterministic)
           .training(),
       row("fused-products", kCaptured, "on|off",
           "fuse ReLU^2 into GEMMs on GPUs; auto: where supported", &o.fused_products)
           .training(),
       row("master-weights", kShape, "fp32|split",
-          "masters of bf16 weights; split: only the 16 lower bits", &o.master_weights)
+          "masters of bf16 weights; split: only their lower 16 bits", &o.master_weights)
           .training(),
       row("momentum-state", kShape, "fp32|bf16",
           "type of Muon's momentum; bf16: stochastic rounding", &o.momentum_state)
@@ -264,8 +269,8 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
   return {
       row("out", kHost, "DIR", "run directory; default: runs/<date>-<time>-<pid>", &o.run.out)
           .unsaved(),
-      row("resume", kHost, "auto|DIR",
-          "continue a run or checkpoint; auto: the newest, if there is one", &o.run.resume)
+      row("resume", kHost, "auto|DIR", "resume a run or checkpoint; auto: the newest one, if any",
+          &o.run.resume)
           .unsaved(),
       row("init-from", kHost, "DIR", "start a new run from the weights of a checkpoint",
           &o.run.init_from)
@@ -276,19 +281,19 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
           {1, kMaxTokens}),
       row("save-every", kHost, "STEPS", "steps between checkpoints; -1: only the last",
           &o.save.every, {1, kMaxSteps, kOrNever}),
-      row("save-minutes", kHost, "X", "minutes between checkpoints, at most; -1: no limit",
+      row("save-minutes", kHost, "X", "max minutes between checkpoints; -1: no limit",
           &o.save.minutes, {0.001, 1e6, kOrNever}),
       row("save-before-eval", kHost, "SECONDS",
           "save before evaluations longer than this; -1: never", &o.save.before_eval,
           {0, 1e6, kOrNever}),
       row("keep-last", kHost, "N", "keep the N newest checkpoints; -1: all", &o.save.keep_last,
           {1, kMaxSteps, kOrNever}),
-      row("keep-every", kHost, "STEPS", "also keep checkpoints of every N steps; -1: none",
+      row("keep-every", kHost, "STEPS", "steps between checkpoints that are also kept; -1: none",
           &o.save.keep_every, {1, kMaxSteps, kOrNever}),
       row("save-mode", kHost, "auto|background|wait",
           "background: train while saving; auto: if memory allows", &o.save.mode),
       row("on-save-error", kHost, "stop|continue",
-          "when a save fails; continue: log it, try again later", &o.save.on_error),
+          "on a failed save; continue: log it and retry later", &o.save.on_error),
       row("sample-every", kHost, "STEPS", "steps between printed samples (text only); -1: never",
           &o.evaluation.sample_every, {1, kMaxSteps, kOrNever}),
       row("log-every", kHost, "STEPS", "steps between lines of metrics.jsonl", &o.run.log_every,
@@ -297,14 +302,14 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
           "steps between logs of each matrix's update size; -1: never", &o.run.norms_every,
           {1, kMaxSteps, kOrNever}),
       row("tensorboard", kHost, "on|off", "also write TensorBoard event files", &o.run.tensorboard),
-      row("alarms", kHost, "on|off", "warn of loss spikes, lost speed, growing memory, slow data",
+      row("alarms", kHost, "on|off", "warn of loss spikes, slow steps, growing memory, slow data",
           &o.run.alarms),
       row("store-port", kHost, "PORT", "rendezvous port; auto: MASTER_PORT + 1, else by launch id",
           &o.devices.store_port, {1, 65535})
           .unsaved(),
       row("stuck-after", kHost, "SECONDS", "abort after this long without progress; 0: never",
           &o.run.stuck_after, {0, 1e6}),
-      row("profile-steps", kHost, "A:B", "steps A to B - 1 form the NVTX range `profile`",
+      row("profile-steps", kHost, "A:B", "mark steps A to B - 1 as the NVTX range `profile`",
           &o.run.profile_steps)
           .unsaved(),
       row("graph-dot", kHost, "FILE", "write the captured step of rank 0 as a Graphviz file",

@@ -34,8 +34,8 @@ void check_environment() {
         blocking);
 }
 
-// Checked first, as loading the CUDA backend takes a tenth of a second. A plug-in that replaces it
-// (MUO_CUDA_PLUGIN) needs no driver.
+// Checked first, because loading the CUDA backend takes a tenth of a second. A plug-in that
+// replaces the backend (MUO_CUDA_PLUGIN) needs no driver.
 bool driver_loads() {
   return std::getenv("MUO_CUDA_PLUGIN") != nullptr ||  // NOLINT(concurrency-mt-unsafe)
          library_loads("libcuda.so.1");
@@ -49,11 +49,12 @@ std::string why_no_cuda() {
   if (const char* reason = std::getenv("MUO_NO_CUDA"); reason != nullptr && *reason != '\0')
     return reason;
   if (!driver)
-    return "the driver's library libcuda.so.1 does not load: in a container, start it with `docker "
-           "run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; else install the driver "
-           "whole, on Ubuntu `apt-get install nvidia-driver-580-server`";
+    return "the driver library libcuda.so.1 cannot be loaded: start a container with `docker "
+           "run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility`; otherwise install the "
+           "full "
+           "driver, on Ubuntu `apt-get install nvidia-driver-580-server`";
   return cuda.missing.starts_with("this build has no")
-             ? cuda.missing + ": build it by `scripts/train.sh`, or install muograph-cuda"
+             ? cuda.missing + ": build it with `scripts/train.sh`, or install muograph-cuda"
              : cuda.missing;
 }
 
@@ -63,7 +64,7 @@ class Chooser {
       : options_(options), notes_(notes) {}
 
   GroupOptions run() {
-    static_cast<void>(attention_kernels_of_environment());  // throws for a wrong value
+    static_cast<void>(attention_kernels_of_environment());  // throws for an invalid value
     backend();
     devices();
     group_.ranks_per_device = static_cast<int>(options_.ranks_per_device);
@@ -101,7 +102,7 @@ class Chooser {
     if (asked && cuda.plugin == nullptr) throw InputError("--backend cuda: " + cuda.missing);
     group_.plugin = cuda.plugin;
     options_.backend = cuda.plugin != nullptr ? Backend::kCuda : Backend::kHost;
-    // If there are GPUs, warn_of_unused_gpus gives the reason instead.
+    // If there are GPUs, warn_of_unused_gpus() reports the reason instead.
     if (!asked)
       note(
           "backend: {}{}", name_of(*options_.backend),
@@ -129,7 +130,7 @@ class Chooser {
           *options_.count, available == 1 ? "is" : "are", available);
   }
 
-  // Each process of a host takes its part of the GPUs, unless the launcher shows it a single one.
+  // Each process on a host takes its share of the GPUs, unless the launcher shows it only one.
   int gpus_of_this_process() {
     const int available = group_.plugin->device_count();
     if (available == 1 || options_.processes_here == 1) return available;
@@ -141,24 +142,25 @@ class Chooser {
     return each;
   }
 
-  // A single rank communicates with no other, so it does not need NCCL.
+  // A single rank communicates with no other rank, so it does not need NCCL.
   void communicator() {
     std::optional<Comm>& comm = options_.comm;
     const bool alone = options_.processes_here == 1 && options_.processes == nullptr;
     if (group_.plugin == nullptr) {
       if (alone && comm == Comm::kMpi)
         throw InputError(
-            "--comm mpi: needs several processes: start them by `mpirun -n 2 muograph train ...`");
+            "--comm mpi: needs several processes: start them with `mpirun -n 2 muograph train "
+            "...`");
       const Comm fits = alone ? Comm::kHost : Comm::kMpi;
       if (comm && comm != fits)
         throw input_error("--comm {}: {}", name_of(*comm),
                           comm == Comm::kHost ? "works within one process only: give mpi"
-                                              : "is for --backend cuda");
+                                              : "requires --backend cuda");
       comm = fits;
       return;
     }
     if (comm == Comm::kHost || comm == Comm::kMpi)
-      throw input_error("--comm {}: is for --backend host", name_of(*comm));
+      throw input_error("--comm {}: requires --backend host", name_of(*comm));
     if (!alone) {
       if (comm == Comm::kPeer || options_.ranks_per_device > 1)
         throw input_error(
@@ -191,7 +193,7 @@ class Chooser {
   GroupOptions group_;
 };
 
-// Smallest memory of the process' GPUs, less the bytes `kept` for other uses, per rank.
+// The smallest memory of the process's GPUs, less the bytes `kept` for other uses, per rank.
 std::int64_t min_per_rank(const GroupOptions& group, std::int64_t (*memory)(int index),
                           std::int64_t kept) {
   std::int64_t least = memory(0);
@@ -231,7 +233,7 @@ void warn_of_unused_gpus(std::optional<Backend> asked, const GroupOptions& group
 }
 
 // RTLD_NODELETE: the CUDA libraries never free what they allocate on loading, and a leak checker
-// could not attribute it to them once they are unloaded.
+// could not attribute that memory to them once they are unloaded.
 bool library_loads(const char* library) {
   void* handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) return false;
@@ -270,7 +272,7 @@ std::vector<Gpu> gpus_here() {
   for (const fs::path& file : entries_of(root / "dev")) {
     const std::string name = file.filename();
     if (!name.starts_with("nvidia")) continue;
-    // nvidiactl and nvidia-uvm are there without a GPU too.
+    // nvidiactl and nvidia-uvm can exist without a GPU.
     if (const auto number = whole_number(std::string_view(name).substr(6)))
       by_number[*number].device = "/dev/" + name;
   }

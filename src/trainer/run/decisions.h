@@ -7,7 +7,7 @@
 
 namespace muo::trainer {
 
-// Decisions of one rank for all, taken between two steps.
+// Decisions that one rank takes for all ranks between two steps.
 struct Decisions {
   int stop = 0;  // stop signal, or 0
   bool ended_early = false;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
-// From NVIDIA's data sheets and architecture papers; memory as CUDA reports it.
+// Figures from NVIDIA's data sheets and architecture papers; memory as CUDA reports it.
 constexpr std::array kGpus = {
     DescribedGpu{"h100", "NVIDIA H100 80GB HBM3", 132, 989e12, 67e12, 3.35e12, 79 * kGiB, true},
     DescribedGpu{"h200", "NVIDIA H200", 132, 989e12, 67e12, 4.8e12, 139 * kGiB, true},

@@ -10,14 +10,14 @@
 
 namespace muo::trainer {
 
-// Profile of a GPU that need not be present: its maker's figures, and what a run's decisions depend
-// on.
+// Profile of a GPU, which need not be present: the maker's figures and everything else on which a
+// run's decisions depend.
 struct DescribedGpu {
   std::string_view name;    // h100
-  std::string_view device;  // CUDA's name for it
+  std::string_view device;  // CUDA's name for the GPU
   int multiprocessors = 0;
-  double flops = 0;         // dense, bf16 with fp32 sums, per second
-  double fp32_flops = 0;    // without tensor cores, per second
+  double flops = 0;         // per second: dense, bf16 with fp32 sums
+  double fp32_flops = 0;    // per second: without tensor cores
   double memory_rate = 0;   // bytes per second
   std::int64_t memory = 0;  // bytes
   bool is_hopper = false;   // kernels/fused_product.h, kernels/attention_choice.h
@@ -27,22 +27,22 @@ struct DescribedGpu {
 
 std::span<const DescribedGpu> described_gpus();
 std::string described_gpu_names();  // "h100, h200"
-// Throws InputError, with the known names, if there is none.
+// Throws InputError, listing the known names, if there is no such profile.
 const DescribedGpu& described_gpu(std::string_view name);
-// Name of the GPU profile that a usual spelling means ("RTX 4090", "4090", "H100-SXM5 80GB"); other
-// text is returned unchanged.
+// The name of the GPU profile that a common spelling means ("RTX 4090", "4090", "H100-SXM5 80GB");
+// returns other text unchanged.
 std::string_view described_gpu_name(std::string_view text);
 
-// A backend of any number of such GPUs, with peer access, on which runs can be resolved and their
-// memory planned, but not executed: make_device throws Error. `memory`: bytes of each, in this
-// process from now on; 0: gpu.memory.
+// A backend of any number of such GPUs, with peer access. Runs can be resolved and their memory
+// planned on it, but not executed: make_device throws Error. `memory` is the number of bytes of
+// each GPU, in this process from now on; 0: gpu.memory.
 const BackendPlugin& described_backend(const DescribedGpu& gpu, std::int64_t memory = 0);
 
-// Attention kernels of such a GPU, by cuDNN's answers for a Hopper GPU.
+// Attention kernels of such a GPU, according to cuDNN's answers for a Hopper GPU.
 AttentionChoice choose_described_attention(const AttentionSize& size, AttentionDirection direction,
                                            bool is_hopper);
 
-// Makes attention choose by choose_described_attention() while it lives.
+// While it exists, attention kernels are chosen by choose_described_attention().
 class DescribedAttention {
  public:
   explicit DescribedAttention(const DescribedGpu& gpu)

@@ -17,9 +17,9 @@
 namespace muo::trainer {
 namespace {
 
-constexpr int kRounds = 9;  // at least; the first warms up caches, pages and clocks
+constexpr int kRounds = 9;  // minimum; the first warms up caches, pages and clocks
 
-// Fills with non-zero numbers, as some chips draw less power for zeros.
+// Fills with non-zero numbers, because some chips draw less power for zeros.
 template <class Value>
 void fill(Stream& stream, Tensor tensor) {
   std::vector<Value> values(static_cast<std::size_t>(tensor.numel()));
@@ -29,7 +29,7 @@ void fill(Stream& stream, Tensor tensor) {
   stream.synchronize();
 }
 
-// Processor time of the rank's thread on the host, where that does the work; wall time on a GPU.
+// CPU time of the rank's thread on the host, which does the work itself; wall-clock time on a GPU.
 double seconds_of(const RankContext& rank) {
   if (rank.compute.is_host()) return thread_seconds();
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -51,8 +51,8 @@ class Memory {
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 
-// Seconds of the slowest device in the best round, of as many as `at_least` seconds hold, but at
-// least kRounds. prepare(rank, memory) returns the work of a round.
+// Seconds of the slowest device in the best round. Runs as many rounds as fit into `at_least`
+// seconds, but at least kRounds. prepare(rank, memory) returns the work of a round.
 template <class Prepare>
 double best_round(const GroupOptions& options, double at_least, const Prepare& prepare) {
   std::vector<double> seconds(static_cast<std::size_t>(options.world));
@@ -83,7 +83,7 @@ double best_round(const GroupOptions& options, double at_least, const Prepare& p
 }
 
 struct Row {
-  std::string_view words;  // all must occur in the name
+  std::string_view words;  // all of these must occur in the name
   double flops;
 };
 // The first matching row counts, so variants precede the models whose names they extend.
@@ -96,7 +96,7 @@ constexpr std::array kRows = {
     Row{"l40s", 362e12},       Row{"l4", 121e12},        Row{"rtx 5090", 209.5e12},
     Row{"rtx 4090", 165.2e12}, Row{"rtx 3090", 71e12},
 };
-// Words of GPUs that are slower or faster than the model of that name.
+// Words in the names of GPUs that are slower or faster than the model with the rest of the name.
 constexpr std::array<std::string_view, 6> kOthers = {"ti", "d", "laptop", "mobile", "max", "mig"};
 
 }  // namespace
@@ -123,7 +123,7 @@ double measure_copy_rate(const GroupOptions& options, double at_least) {
   const double seconds = best_round(options, at_least, [=](RankContext& rank, Memory& memory) {
     const Tensor to = memory.tensor({kBytes}, DType::kBytes);
     const Tensor from = memory.tensor({kBytes}, DType::kBytes);
-    rank.compute.zero(from);  // fresh memory may all be one page
+    rank.compute.zero(from);  // pages of fresh memory may all map to one
     return [&rank, to, from] { rank.compute.copy(to, from); };
   });
   return 2.0 * static_cast<double>(kBytes) * devices_at_once(options) / seconds;
@@ -161,7 +161,7 @@ ExpectedTime expected_time(const RunConfig& config, const DevicePeak& peak) {
   time.text = fmt::format("about {}, at {:.0f} % of the peak",
                           duration_text(std::max(time.seconds, 1.0)), 100 * kUtilisation);
   if (time.seconds > kLong && config.options.run.sizes == CpuSizes::kLaws)
-    time.text += ": sizes follow nanochat's laws; --config quick.toml has those for a CPU";
+    time.text += ": sizes follow nanochat's laws; --config quick.toml has sizes for a CPU";
   return time;
 }
 

@@ -32,7 +32,7 @@ SharedSecret::SharedSecret(const Launch& launch, const std::filesystem::path& fo
   if (!secret_.empty()) return;
   if (folder.empty())
     throw input_error(
-        "{} has started processes on several hosts, but {}, by which they authenticate, is not "
+        "{} has started processes on several hosts, but {}, with which they authenticate, is not "
         "set: {}",
         launch.by, kSecretVariable, kSecretCommand);
   file_ = folder / file_name(launch, port);
@@ -53,7 +53,7 @@ std::string SharedSecret::read() const {
   if (!secret_.empty()) return secret_;
   const auto refuse = [&](const std::string& why) {
     return input_error(
-        "no secret by which the launch's processes can authenticate: {} is not set, and {} of "
+        "no secret with which the launch's processes can authenticate: {} is not set, and {} of "
         "process 0 {}: {}",
         kSecretVariable, file_.string(), why, kSecretCommand);
   };

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kMaxTried = 80;  // configurations to plan
 
-// Cost of each way of sharding.
+// Cost of each degree of sharding.
 constexpr std::array<std::string_view, kNames<optim::Shard>.size()> kShardCosts = {
     "every device updates all", "updated weights are gathered",
     "gradients are reduced in every micro-step", "weights are gathered in every pass"};
@@ -92,7 +92,7 @@ class Search {
                            [](const Family& family) { return &family; });
     const std::vector<GivenOption> all = extremes(families);
     const std::optional<Alternative> least = attempt(all);
-    // If all options together do not suffice, none needs to be tried alone.
+    // If all options together do not suffice, there is no need to try each alone.
     if (!least || least->fits) {
       std::erase_if(families, [&](const Family* family) { return add_best({family}); });
       for (std::size_t i = 0; i < families.size(); ++i)
@@ -108,7 +108,7 @@ class Search {
   }
 
  private:
-  // Plans the run with these options; empty: they are invalid, or too many were tried.
+  // Plans the run with these options. Empty if they are invalid or too many have been tried.
   std::optional<Alternative> attempt(std::vector<GivenOption> options) {
     if (++tried_ > kMaxTried) return std::nullopt;
     TrainOptions changed = asked_;
@@ -147,8 +147,9 @@ class Search {
     return out;
   }
 
-  // The last values are tried first, as nothing else fits if they do not; then those of the first
-  // family in order, to find the smallest change that fits, if possible without recomputation.
+  // Tries the last values first, because nothing else fits if they do not. Then tries those of the
+  // first family in order, to find the smallest change that fits, if possible without
+  // recomputation.
   bool add_best(const std::vector<const Family*>& families) {
     std::vector<GivenOption> options = extremes(families);
     std::optional<Alternative> last = attempt(options);
@@ -163,7 +164,7 @@ class Search {
 
   void add_fewest(std::vector<GivenOption> options, std::optional<Alternative> all) {
     tried_ = 0;
-    // Drops options, from the last on, that resolve() rejects beside the others or that do not
+    // Drops options, starting with the last, that resolve() rejects in combination or that do not
     // help.
     for (std::size_t i = options.size(); i-- > 0 && options.size() > 1;) {
       std::vector<GivenOption> fewer = options;
@@ -194,7 +195,7 @@ std::string options_text(const std::vector<GivenOption>& options) {
   return out;
 }
 
-// "not enough memory: 2 devices need 3.00 GiB (1.50 GiB each), 2.00 GiB are available".
+// "not enough memory: 2 devices need 3.00 GiB (1.50 GiB each), but 2.00 GiB are available".
 std::string shortage_text(const RunConfig& run, std::int64_t rank_bytes,
                           const MemoryBudget& budget) {
   const bool one = run.world() == 1;
@@ -211,7 +212,7 @@ std::string shortage_text(const RunConfig& run, std::int64_t rank_bytes,
                        to_text(*run.options.memory.limit), size_words(available),
                        host ? "the program" : "CUDA and its libraries");
   return fmt::format(
-      "{}, {} are {}{}", need, size_words(available),
+      "{}, but {} are {}{}", need, size_words(available),
       host ? "available beside the program" : "free on the GPUs beside CUDA's libraries",
       budget.limit);
 }
@@ -264,7 +265,7 @@ void require_fit(const RunConfig& config, const MemoryPlan& plan, const MemoryBu
                     near.empty() ? rank_bytes : near.front().bytes / near.front().config.world())))
           : "";
   if (near.empty())
-    throw input_error("{}, and no option reduces that: give {}{}", shortage, limit, smaller);
+    throw input_error("{}, and no option reduces it: give {}{}", shortage, limit, smaller);
   throw input_error("{}; the minimum is {}, with {}: give {}{}", shortage,
                     size_words(near.front().bytes), options_text(near.front().options), limit,
                     smaller);

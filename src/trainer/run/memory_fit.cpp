@@ -49,7 +49,7 @@ class Fitter {
     if (config_.step.batch == asked_.batch ? chunk_rows() < asked_chunk
                                            : config_.model.head_chunk_bytes < asked_.head_chunk)
       config_.notes.push_back(fmt::format(
-          "logits: {} MiB at a time, as memory is short: sums over rows round differently",
+          "logits: {} MiB at a time because memory is short: sums over rows round differently",
           config_.model.head_chunk_bytes >> 20));
     return std::move(memory_);
   }
@@ -66,16 +66,15 @@ class Fitter {
     return model::head_chunk_rows(config_.model, config_.step.batch * config_.model.seq_len);
   }
 
-  // Sets the run to the choice and plans it by one trace; true if it fits. Unless `exactly`, it
-  // traces at most one micro-step more than one graph has: further ones take time to trace, but no
-  // more memory (LargestModel's test).
+  // Sets the run to the choice and plans it by one trace. Returns true if it fits. Unless
+  // `exactly`, traces only traced_micro_steps() (LargestModel's test).
   bool fits(const Choice& choice, bool exactly = false) {
-    constexpr std::int64_t kMaxTraced = graphs::StepGraph::kMaxUnrolled + 1;
     const std::int64_t micro_steps = rows_ / choice.batch;
     config_.step.batch = choice.batch;
-    config_.step.accumulation = exactly ? micro_steps : std::min(micro_steps, kMaxTraced);
+    config_.step.accumulation = micro_steps;
     config_.step.recompute = choice.recompute;
     config_.model.head_chunk_bytes = choice.head_chunk;
+    if (!exactly) config_.step.accumulation = config_.traced_micro_steps();
     memory_ = plan_run_memory(config_);
     config_.step.accumulation = micro_steps;
     return bytes() <= available_;
@@ -88,7 +87,7 @@ class Fitter {
             ? divisors(rows_, asked_.batch)
             : std::vector{asked_.batch};
     const std::vector<std::int64_t> chunks = smaller_chunks(batches.back());
-    // One more trace detects that nothing fits, without the whole search. With one or two layers
+    // One more trace detects that nothing fits, without the whole search. With one or two layers,
     // recomputation may save nothing.
     if (layers_ > 2 || !recomputes_) {
       Choice least{.batch = batches.back(),
@@ -117,7 +116,7 @@ class Fitter {
     if (recomputes_) fewest(choice, &model::Recompute::blocks, 0);
   }
 
-  // Sizes of chunks of logits below the given one that change the number of rows per chunk.
+  // Chunk sizes of logits below the given one that change the number of rows per chunk.
   [[nodiscard]] std::vector<std::int64_t> smaller_chunks(std::int64_t batch) const {
     std::vector<std::int64_t> out;
     model::GptConfig model = config_.model;
@@ -135,9 +134,10 @@ class Fitter {
     return out;
   }
 
-  // Sets the count `of`, mlps or blocks, to the smallest number of layers above `below` with which
-  // the choice fits, by bisection, as recomputing more layers needs less memory; where blocks are
-  // recomputed, so are the MLPs of the other layers. False if not even all layers suffice.
+  // Sets the count `of` (mlps or blocks) to the smallest number of layers above `below` with which
+  // the choice fits. Uses bisection, because recomputing more layers needs less memory. If blocks
+  // are recomputed, so are the MLPs of the other layers. Returns false if even all layers do not
+  // suffice.
   bool fewest(Choice& choice, std::int64_t model::Recompute::*of, std::int64_t below) {
     const auto with = [&](std::int64_t layers) {
       choice.recompute = {};
@@ -157,20 +157,21 @@ class Fitter {
   [[nodiscard]] std::string available_text() const {
     const bool limited = config_.options.memory.limit.has_value();
     if (config_.group.plugin == nullptr)
-      return limited ? fmt::format("--memory-limit leaves {:.1f}", mib(available_))
-                     : fmt::format("{:.1f} are available", mib(available_));
-    return fmt::format("{:.1f} are for tensors: {} less {:.1f} for CUDA and its libraries{}",
-                       mib(available_), limited ? "--memory-limit" : "a GPU's memory",
-                       mib(kLibraryMemory + kContextMemory),
-                       config_.group.ranks_per_device > 1 ? ", shared by its ranks" : "");
+      return limited ? fmt::format("--memory-limit leaves {:.1f} MiB", mib(available_))
+                     : fmt::format("{:.1f} MiB are available", mib(available_));
+    return fmt::format(
+        "{:.1f} MiB are for tensors: {} less {:.1f} MiB for CUDA and its libraries{}",
+        mib(available_), limited ? "--memory-limit" : "a GPU's memory",
+        mib(kLibraryMemory + kContextMemory),
+        config_.group.ranks_per_device > 1 ? ", shared by its ranks" : "");
   }
 
   void note_batch(std::int64_t asked_bytes) {
     const std::string need = fmt::format("{:.1f} MiB per device", mib(bytes()));
     if (config_.step.batch < asked_.batch)
-      config_.notes.push_back(
-          fmt::format("device-batch-size: {} rows instead, which need {}: {} need {:.1f}, {}",
-                      config_.step.batch, need, asked_.batch, mib(asked_bytes), available_text()));
+      config_.notes.push_back(fmt::format(
+          "device-batch-size: {} rows instead, which need {}: {} need {:.1f} MiB, but {}",
+          config_.step.batch, need, asked_.batch, mib(asked_bytes), available_text()));
     else if (config_.group.plugin != nullptr)
       config_.notes.push_back(fmt::format("device-batch-size: {} rows need {}, {}",
                                           config_.step.batch, need, available_text()));

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t kDefaultEvalEvery = 250;  // nanochat's
 constexpr std::int64_t kDefaultEvalTokens = 131072;
-constexpr double kLowPackingShare = 0.5;  // nanochat's data has 0.65 in rows of 2048
+constexpr double kLowPackingShare = 0.5;  // nanochat's data reaches 0.65 in rows of 2048
 
 std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
   for (std::int64_t d = std::min(value, most); d > 1; --d)
@@ -28,7 +28,7 @@ std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
 }
 
 // Nanochat's precedence: explicit steps, then compute, then tokens per parameter. Automatic steps
-// are counted after those already trained.
+// are added to the steps already trained.
 void set_iterations(RunConfig& run) {
   const BatchOptions& o = run.options.batch;
   std::int64_t& iterations = run.hyper.iterations;
@@ -48,7 +48,7 @@ void set_iterations(RunConfig& run) {
   }
   const auto per_step = static_cast<double>(run.tokens_per_step());
   const double flops = run.flops_per_token * per_step;
-  // Steps trained less the steps that their tokens would make now: 0 if the batch is the same.
+  // The steps trained, less the steps that their tokens would make now: 0 if the batch is the same.
   const double shift =
       static_cast<double>(trained.steps) - static_cast<double>(trained.tokens) / per_step;
   const double steps = std::nearbyint(*o.target_flops / flops + shift);
@@ -60,7 +60,7 @@ void set_iterations(RunConfig& run) {
       fmt::format("{}{} (--target-flops {:.3g})", kNote, iterations, *o.target_flops));
 }
 
-// Derives learning rates and schedules from the run's batch and steps.
+// Derives the learning rates and schedules from the run's batch and steps.
 void set_hyper_parameters(RunConfig& run) {
   const TrainOptions& o = run.options;
   const std::int64_t tokens = run.tokens_per_step();
@@ -132,7 +132,7 @@ class Resolver {
       throw InputError(
           "--document-mask on: the token that begins documents is unknown; give --bos-token, or "
           "the --tokenizer of the shards");
-    note("attention: within documents, each of which token {} begins", *corpus_.bos);
+    note("attention: within documents, which begin with token {}", *corpus_.bos);
     return *corpus_.bos;
   }
 
@@ -143,12 +143,12 @@ class Resolver {
     run_.packing_share = use.share;
     run_.train_tokens = std::llround(use.share * static_cast<double>(run_.train_tokens));
     note(
-        "packing: best fit: {:.2f} % of the tokens of documents are trained on, the rest is "
+        "packing: best-fit trains on {:.2f} % of the documents' tokens; the rest is "
         "cropped (measured over {} documents)",
         100 * use.share, use.documents);
     if (use.share < kLowPackingShare)
       note(
-          "warning: best-fit packing drops {:.0f} % of the data, as documents are longer than "
+          "warning: best-fit packing drops {:.0f} % of the data, because documents are longer than "
           "rows: give --packing contiguous, or a larger --max-seq-len",
           100 * (1 - use.share));
   }
@@ -157,7 +157,7 @@ class Resolver {
     const std::int64_t row = run_.model.seq_len + 1;
     if (data != nullptr && data->size() < row)
       throw input_error(
-          "{}: the {} is {} tokens long, shorter than a row of {}: give more, or a "
+          "{}: the {} is {} tokens long, shorter than a row of {}: give more data, or a "
           "smaller --max-seq-len",
           option, what, data->size(), row);
   }
@@ -168,19 +168,21 @@ class Resolver {
     if (const auto& seconds = o.run.stuck_after)
       run_.group.watch.stuck_after =
           Timeouts::Time(static_cast<std::int64_t>(std::ceil(*seconds * 1000)));
+    run_.step.micro_steps = o.capture.micro_steps;
     if (o.capture.branches) run_.group.branches = static_cast<Branches>(*o.capture.branches);
     if (o.sharding.replicas == optim::ReplicaAt::kCommon && run_.group.plugin != nullptr)
-      throw InputError("--replicas common: GPUs have memory of their own: give own or auto");
+      throw InputError("--replicas common: GPUs do not share memory: give own or auto");
   }
 
-  // Chooses the attention kernels of GPUs; the host has a single implementation, with a fixed order
+  // Chooses the attention kernels of GPUs. The host has a single implementation, with a fixed order
   // of sums.
   void attention() {
     kernels_ = run_.options.numbers.attention;
     if (run_.group.plugin == nullptr) {
       if (kernels_ != AttentionKernels::kAuto)
-        throw input_error("--attention {}: is for GPUs, the host has one implementation: give auto",
-                          name_of(kernels_));
+        throw input_error(
+            "--attention {}: requires GPUs; the host has one implementation: give auto",
+            name_of(kernels_));
       return;
     }
     const AttentionKernels asked = attention_kernels_of_environment();
@@ -190,7 +192,8 @@ class Resolver {
     }
   }
 
-  // Decides by the batch's current rows: fewer, if they do not fit, lead to the same answer.
+  // Decides by the current rows of the batch: if they do not fit, fewer rows lead to the same
+  // decision.
   void determinism() {
     const NumberOptions& o = run_.options.numbers;
     bool& deterministic = run_.model.attention.deterministic;
@@ -201,19 +204,19 @@ class Resolver {
     const bool measured =
         device && attention_uses_warpgroups(size) && !o.tune && o.gemm_table.empty();
     if (device && !o.deterministic && !any_order && !measured)
-      note("deterministic: on: it costs this run nothing");
+      note("deterministic: on, at no cost for this run");
     deterministic = o.deterministic.value_or(!any_order && !measured);
     if (device && !deterministic)
       note("deterministic: off: {} differ in rounding",
            any_order ? "two runs of one command" : "runs on other GPUs");
   }
 
-  // A resumed run keeps the choice, as the order of sums depends on it.
+  // A resumed run keeps the choice, because the order of sums depends on it.
   void fused_products() {
     const std::optional<bool> fused = run_.options.numbers.fused_products;
     const std::string& described = run_.options.devices.described;
     const std::string why = run_.group.plugin == nullptr       ? "the host has none"
-                            : run_.model.dtype != DType::kBF16 ? "they are of bf16"
+                            : run_.model.dtype != DType::kBF16 ? "they are bf16 only"
                             : described.empty()                ? fused_products_missing(0)
                                                 : described_gpu(described).why_not_fused();
     if (fused.value_or(false) && !why.empty())
@@ -221,13 +224,13 @@ class Resolver {
     run_.model.fused_products = fused.value_or(true) && why.empty();
   }
 
-  // By default off if the run is deterministic: results must not depend on which of two algorithms
+  // Off by default if the run is deterministic: results must not depend on which of two algorithms
   // happened to be a microsecond faster.
   void tuning() {
     const NumberOptions& o = run_.options.numbers;
     const bool asked = o.tune == Tune::kOnce || o.tune == Tune::kNow;
     if (asked && run_.group.plugin == nullptr)
-      throw input_error("--tune {}: is for GPUs, the host has one implementation: give auto",
+      throw input_error("--tune {}: requires GPUs; the host has one implementation: give auto",
                         name_of(*o.tune));
     if (asked && !o.gemm_table.empty())
       throw input_error(
@@ -243,7 +246,7 @@ class Resolver {
     std::int64_t& rows = run_.step.batch;
     const std::int64_t row = run_.model.seq_len * run_.world();  // tokens of one row per device
     const BatchOptions::Before& before = o.before;
-    // A resumed run's automatic total and rows count as given where they fit.
+    // A resumed run's automatic total and rows count as given if they fit.
     std::optional<std::int64_t> given = o.total_tokens;
     if (!given && before.total_tokens.value_or(1) % (row * o.device_rows.value_or(1)) == 0)
       given = before.total_tokens;
@@ -293,14 +296,15 @@ class Resolver {
     if (o.replicas == optim::ReplicaAt::kSharded) {
       if (o.shard && o.shard != optim::Shard::kWeights)
         throw input_error(
-            "--replicas sharded: with --shard {} weights are replicas: give auto or own",
+            "--replicas sharded: with --shard {} weights are not sharded: give auto or own",
             name_of(*o.shard));
       o.shard = optim::Shard::kWeights;
     }
     if (o.shard == optim::Shard::kWeights) {
       if (o.replicas.value_or(optim::ReplicaAt::kSharded) != optim::ReplicaAt::kSharded)
-        throw input_error("--replicas {}: with --shard weights there are none: give auto",
-                          name_of(*o.replicas));
+        throw input_error(
+            "--replicas {}: with --shard weights there are no full replicas: give auto",
+            name_of(*o.replicas));
       o.replicas = optim::ReplicaAt::kSharded;
     } else if (run_.group.processes != nullptr) {
       if (o.replicas == optim::ReplicaAt::kCommon)
@@ -315,7 +319,7 @@ class Resolver {
     const optim::Strategy& strategy = optim::strategy_of(o.strategy);
     const optim::Shard shard = shard_of(o);
     if (shard < strategy.least)
-      throw input_error("--shard {}: --strategy {} shards more: give {}, or --strategy ddp",
+      throw input_error("--shard {}: --strategy {} always shards more: give {}, or --strategy ddp",
                         name_of(shard), o.strategy, name_of(strategy.least));
     if (shard > strategy.most)
       throw input_error(
@@ -341,7 +345,7 @@ class Resolver {
     const optim::NumberFormats formats = run_.formats();
     if (formats.weight_wire == DType::kF32 && run_.model.dtype == DType::kBF16)
       throw InputError(
-          "--weight-wire fp32: with --dtype bf16 weights are bf16 wherever they are read: give "
+          "--weight-wire fp32: with --dtype bf16 all ranks read bf16 weights: give "
           "bf16");
     const bool bf16_gradients = formats.gradients == DType::kBF16;
     if (bf16_gradients && run_.model.dtype == DType::kF32)
@@ -350,7 +354,8 @@ class Resolver {
           "--gradient-dtype fp32");
     if (bf16_gradients && formats.gradient_wire == DType::kF32 && run_.world() > 1)
       throw InputError(
-          "--gradient-wire fp32: gradients of --gradient-dtype bf16 travel as they are: give bf16");
+          "--gradient-wire fp32: gradients of --gradient-dtype bf16 are sent unconverted: give "
+          "bf16");
     if (formats.gradient_wire == DType::kBF16 && run_.world() > 1 &&
         run_.group.communicator == CommunicatorKind::kNccl)
       throw input_error(
@@ -369,9 +374,14 @@ class Resolver {
 
   void micro_steps() const {
     const std::int64_t count = run_.step.accumulation;
+    if (run_.step.micro_steps == graphs::MicroSteps::kLoop && run_.reduces_every_micro_step())
+      throw InputError(
+          "--graph-micro-steps loop: every micro-step has collectives, which a loop cannot hold: "
+          "give --shard optimizer, or --graph-micro-steps auto");
     if (count == 1 || !run_.needs_one_micro_step()) return;
     throw input_error(
-        "--gradient-dtype bf16: {} micro-steps add to whole gradients, which are fp32: give {}"
+        "--gradient-dtype bf16: {} micro-steps accumulate unsharded gradients, which need fp32: "
+        "give {}"
         "--device-batch-size {}, or --gradient-dtype fp32",
         count, run_.world() > 1 ? "--shard gradients, " : "", run_.step.batch * count);
   }
@@ -386,9 +396,8 @@ class Resolver {
     run_.profile_begin = first.value_or(0);
     run_.profile_end = last.value_or(0);
     if (!first || run_.profile_begin >= run_.profile_end || run_.profile_end > run_.iterations())
-      throw input_error(
-          "--profile-steps {}: give A:B, the first step and the one after the last, from 0 to {}",
-          text, run_.iterations());
+      throw input_error("--profile-steps {}: give A:B with 0 <= A < B <= {}", text,
+                        run_.iterations());
   }
 
   void evaluation() {
@@ -408,7 +417,7 @@ class Resolver {
       const std::int64_t most =
           corpus_.val == nullptr ? kDefaultEvalTokens : corpus_.val->size() - 1;
       o.tokens = std::clamp<std::int64_t>(most, 1, kDefaultEvalTokens);
-      note("eval-tokens: {} of the held-out data per evaluation", *o.tokens);
+      note("eval-tokens: {} held-out tokens per evaluation", *o.tokens);
     }
     run_.bytes_per_token = mean_bytes();
   }
@@ -417,8 +426,8 @@ class Resolver {
     return corpus_.tokenizer != nullptr && find_bos(*corpus_.tokenizer);
   }
 
-  // Mean bytes per token, estimated from the first million tokens: bits per byte of the training
-  // loss are only displayed.
+  // Mean bytes per token, estimated from the first million tokens: enough, because bits per byte of
+  // the training loss are only displayed.
   [[nodiscard]] double mean_bytes() const {
     if (corpus_.train == nullptr || corpus_.token_bytes.empty()) return 0;
     constexpr std::int64_t kMaxTokens = 1 << 20;

@@ -31,7 +31,7 @@ TrainOptions RunConfig::resolved() const {
   TrainOptions out = options;
   out.batch.device_rows = step.batch;
   out.batch.total_tokens = tokens_per_step();
-  // A target marks the total as automatic for a resumed run.
+  // A target batch size marks the total as automatic for a resumed run.
   if (options.batch.total_tokens)
     out.batch.target_tokens.reset();
   else
@@ -47,9 +47,22 @@ TrainOptions RunConfig::resolved() const {
   return out;
 }
 
+bool RunConfig::reduces_every_micro_step() const {
+  return world() > 1 && shard_of(options.sharding) >= optim::Shard::kGradients;
+}
+
 bool RunConfig::needs_one_micro_step() const {
-  return options.numbers.gradients == DType::kBF16 &&
-         (world() == 1 || shard_of(options.sharding) < optim::Shard::kGradients);
+  return options.numbers.gradients == DType::kBF16 && !reduces_every_micro_step();
+}
+
+graphs::MicroSteps RunConfig::form_of_micro_steps() const {
+  return graphs::StepGraph::form_of(step, reduces_every_micro_step());
+}
+
+std::int64_t RunConfig::traced_micro_steps() const {
+  return form_of_micro_steps() == graphs::MicroSteps::kLoop
+             ? step.accumulation
+             : std::min(step.accumulation, graphs::StepGraph::kMaxUnrolled + 1);
 }
 
 optim::Shard shard_of(const ShardingOptions& options) {

@@ -19,7 +19,7 @@ namespace muo::trainer {
 
 class Checkpoint;
 
-// Totals of a run, from its start to a checkpoint.
+// Totals from the start of a run to a checkpoint.
 struct TrainedSoFar {
   std::int64_t steps = 0, rows = 0, tokens = 0;
 };
@@ -32,10 +32,10 @@ struct ScalingTargets {
   std::int64_t batch_tokens = 1;  // B, a power of two
 };
 
-// A run with every decision made.
+// A run for which every decision has been made.
 struct RunConfig : graphs::RunSetup {
-  // Options as given; automatic ones are filled in if no other member holds the decision.
-  // resolved() has all.
+  // Options as given. An automatic one is filled in if no other member holds the decision;
+  // resolved() fills in all.
   TrainOptions options;
   ScalingTargets targets;
   optim::RateScales scales;
@@ -58,14 +58,14 @@ struct RunConfig : graphs::RunSetup {
   }
   [[nodiscard]] std::int64_t tokens_per_step() const { return rows_per_step() * model.seq_len; }
   [[nodiscard]] std::int64_t iterations() const { return hyper.iterations; }
-  // Rows of the run's first `steps` steps; steps >= trained.steps.
+  // Rows of the run's first `steps` steps; requires steps >= trained.steps.
   [[nodiscard]] std::int64_t rows_before(std::int64_t steps) const {
     return trained.rows + (steps - trained.steps) * rows_per_step();
   }
   [[nodiscard]] TokenCount token_count() const {
     return {.first_step = trained.steps, .trained = trained.tokens, .per_step = tokens_per_step()};
   }
-  // Tokens of the remaining steps, and of the whole run; they may exceed any integer.
+  // Tokens of the remaining steps and of the whole run, which may exceed any integer type.
   [[nodiscard]] double tokens_left() const {
     return static_cast<double>(iterations() - trained.steps) *
            static_cast<double>(tokens_per_step());
@@ -73,7 +73,7 @@ struct RunConfig : graphs::RunSetup {
   [[nodiscard]] double horizon_tokens() const {
     return static_cast<double>(trained.tokens) + tokens_left();
   }
-  // Maximum rows of an evaluation; independent of the number of devices.
+  // Maximum number of rows of an evaluation, independent of the number of devices.
   [[nodiscard]] std::int64_t eval_rows() const {
     return (options.evaluation.tokens.value() + model.seq_len - 1) / model.seq_len;
   }
@@ -81,41 +81,47 @@ struct RunConfig : graphs::RunSetup {
   // True if fit_memory() may make the batch smaller.
   [[nodiscard]] bool batch_is_automatic() const { return !options.batch.device_rows; }
   [[nodiscard]] TrainOptions resolved() const;  // the contents of config.toml
-  // True if gradients are bf16 and whole on each rank, as further micro-steps would have to add to
-  // them.
+  // True if gradients are bf16 and unsharded on each rank: further micro-steps would have to add to
+  // them in bf16.
   [[nodiscard]] bool needs_one_micro_step() const;
+  [[nodiscard]] bool reduces_every_micro_step() const;
+  [[nodiscard]] graphs::MicroSteps form_of_micro_steps() const;
+  // The step whose memory needs tracing: this one, with no more micro-steps than its graphs
+  // distinguish. Further ones take time to trace, but no more memory.
+  [[nodiscard]] std::int64_t traced_micro_steps() const;
 };
 
-// True if something done every `every` steps (-1 or empty: never) is due after `step`.
+// True if work done every `every` steps (-1 or empty: never) is due after `step`.
 inline bool is_due(std::optional<std::int64_t> every, std::int64_t step) {
   return every.value_or(-1) > 0 && step % *every == 0;
 }
-// True if a checkpoint is due by --save-minutes when the last one is `age` old.
+// True if --save-minutes makes a checkpoint due when the last one is `age` old.
 bool is_due(const SaveOptions& save, std::chrono::duration<double> age);
 
-// Fills in automatic options and checks the others: automatic sizes are rounded to the nearest
-// feasible ones and noted; explicit ones that cannot work throw InputError with the nearest
-// feasible values. A corpus without `train` (for `plan`) is used for its vocabulary only.
+// Sets automatic options and checks the others. Automatic sizes are rounded to the nearest feasible
+// ones and noted; explicit sizes that cannot work throw InputError with the nearest feasible
+// values. A corpus without `train` (for `plan`) is used only for its vocabulary.
 RunConfig resolve(const TrainOptions& options, const data::Corpus& corpus);
 
 // Makes the run continue from a checkpoint: totals from the start of the run, and automatic numbers
-// of steps, then include what was trained.
+// of steps, then include what was trained before.
 void continue_from(RunConfig& run, const TrainedSoFar& trained);
 
-// The state that is sharded; by default the most that the strategy can shard, up to the optimizer's
-// state.
+// The state that is sharded. The default is the most that the strategy can shard, up to the
+// optimizer's state.
 optim::Shard shard_of(const ShardingOptions& options);
 
-// Switches the run to another strategy, with the run's sharding or, for one other than `ddp`, at
-// least the optimizer's state; false if the strategy cannot shard as much.
+// Switches the run to another strategy, with the run's sharding or, for a strategy other than
+// `ddp`, at least that of the optimizer's state. Returns false if the strategy cannot shard as
+// much.
 bool use_strategy(RunConfig& config, const optim::Strategy& strategy);
 
-// The run's sharding plan; `params` are gpt_parameters(config.model).
+// The run's sharding plan; `params` is gpt_parameters(config.model).
 optim::ShardingPlan make_sharding_plan(const RunConfig& config, std::span<const ParamSpec> params);
 
 // Attention kernels of the run's training steps, one line per window: forward and gradients. Empty
-// on the host, which has a single implementation. The first call may take seconds, as cuDNN's plans
-// are made. Throws InputError if --attention cannot be met.
+// on the host, which has a single implementation. The first call may take seconds, because it makes
+// cuDNN's plans. Throws InputError if --attention cannot be met.
 std::vector<std::string> attention_notes(const RunConfig& config);
 
 }  // namespace muo::trainer

@@ -17,7 +17,7 @@ namespace {
 
 double gib(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
-// False if the only save is after the last step, when no training continues.
+// False if the only save is after the last step, when training does not continue.
 bool saves_between_steps(const RunConfig& config) {
   const SaveOptions& save = config.options.save;
   return save.every.value_or(-1) > 0 || save.minutes > 0 ||
@@ -56,14 +56,14 @@ std::int64_t process_base(int world, bool stages_saves) {
   constexpr double kMiB = 1 << 20;
   constexpr double kProgram = 18;
   constexpr double kDevice = 12.5;
-  constexpr double kChunks = 3;  // buffers through which a checkpoint is written
+  constexpr double kChunks = 3;  // buffers through which checkpoints are written
   return static_cast<std::int64_t>((kProgram + (kDevice + (stages_saves ? 0 : kChunks)) * world) *
                                    kMiB);
 }
 
 AvailableMemory process_memory(const GroupOptions& group, int ranks) {
   constexpr int kOfARank = 3;  // the rank, its loader, its saver
-  constexpr int kOthers = 3;   // logger, watchdog, a temporary one
+  constexpr int kOthers = 3;   // logger, watchdog, a temporary thread
   return available_memory(group.processes == nullptr ? 1 : group.processes->processes_here(),
                           kOfARank * ranks + kOthers);
 }
@@ -88,8 +88,8 @@ bool choose_background_saves(const RunConfig& config, std::int64_t planned, std:
   const std::int64_t need = (staging + (on_host ? planned : 0)) * config.ranks_here();
   if (need <= available) return true;
   const std::string numbers = fmt::format(
-      "background saves need {:.2f} GiB of host memory, {:.2f} GiB of them for copies; "
-      "{:.2f} GiB are available",
+      "background saves need {:.2f} GiB of host memory, {:.2f} GiB of them for copies, "
+      "but {:.2f} GiB are available",
       gib(need), gib(staging * config.ranks_here()), gib(available));
   if (config.options.save.mode == SaveMode::kBackground)
     throw input_error("--save-mode background: {}: give auto or wait", numbers);
@@ -109,7 +109,7 @@ void require_memory(const RunConfig& config, const MemoryPlan& plan, std::int64_
   const std::int64_t bytes = plan.rank_bytes(config.world());
   if (bytes <= available) return;
   throw input_error(
-      "not enough memory: {} device{} need{} {:.2f} GiB ({:.2f} GiB each), {:.2f} GiB are "
+      "not enough memory: {} device{} need{} {:.2f} GiB ({:.2f} GiB each), but {:.2f} GiB are "
       "available{}: give a smaller --device-batch-size (now {}), --max-seq-len ({}) or --depth "
       "({} layers of width {}), fewer --devices, or with several micro-steps --shard gradients",
       config.world(), config.world() == 1 ? "" : "s", config.world() == 1 ? "s" : "",
@@ -130,7 +130,7 @@ void require_batches(const RunConfig& config, std::int64_t available) {
   if (slot <= available / kLoaderSlots / config.ranks_here()) return;
   throw input_error(
       "--total-batch-size {}: batches of {} steps, which are read ahead, take {:.2f} GiB of host "
-      "memory, {:.2f} GiB are available: give fewer tokens",
+      "memory, but {:.2f} GiB are available: give fewer tokens",
       config.tokens_per_step(), kLoaderSlots,
       static_cast<double>(kLoaderSlots) * config.ranks_here() * gib(slot), gib(available));
 }

@@ -16,7 +16,7 @@ constexpr std::int64_t kReferenceDepth = 12;
 constexpr std::int64_t kReferenceWidth = 768;
 constexpr double kMaxTokens = 1e18;
 
-// Share that Muon's weight decay removes per step from the weights with the highest rate, at its
+// The share of the weights with the highest rate that Muon's weight decay removes per step, at its
 // peak.
 double decay_per_step(const RunConfig& run, const HyperParameters& hyper) {
   double rate = 0;
@@ -88,7 +88,7 @@ std::vector<std::string> scaling_notes(const RunConfig& run) {
                   run.scales.batch_lr, run.scales.width_lr, hyper.muon_weight_decay,
                   run.options.optimizer.weight_decay, run.scales.weight_decay)};
   // Momentum averages gradients over 1 / (1 - momentum) steps or more: weights that decay faster
-  // than that retain nothing of what they learn.
+  // retain nothing of what they learn.
   const double decay = decay_per_step(run, hyper);
   if (decay >= 1 - hyper.muon_momentum_end)
     out.push_back(fmt::format(

@@ -4,7 +4,7 @@
 
 namespace muo::trainer {
 
-// Counts a run's tokens from its start. A resume may change the batch, so the tokens of earlier
+// Counts a run's tokens from its start. Resuming may change the batch, so the tokens of earlier
 // steps are taken from the checkpoint.
 struct TokenCount {
   std::int64_t first_step = 0, trained = 0;  // `trained`: tokens before that step

@@ -45,7 +45,7 @@ fs::path cache_folder() {
     const char* const text = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
     return text == nullptr ? "" : text;
   };
-  // By the XDG base directory specification, a path that is not absolute is ignored.
+  // The XDG base directory specification requires ignoring a path that is not absolute.
   if (const fs::path cache = value("XDG_CACHE_HOME"); cache.is_absolute())
     return cache / "muograph";
   if (const fs::path home = value("HOME"); home.is_absolute()) return home / ".cache/muograph";
@@ -72,7 +72,7 @@ Tuning::Tuning(const RunConfig& config)
   try {
     use_gemm_table(use);
   } catch (const InputError& error) {
-    notes_.push_back(fmt::format("tune: {}: measured again", error.what()));
+    notes_.push_back(fmt::format("tune: {}: measuring again", error.what()));
     std::error_code ignored;
     fs::remove(path_, ignored);
     use_gemm_table({.path = path_, .fresh = true, .required = false});
@@ -85,11 +85,10 @@ void Tuning::keep() {
   if (!is_required_) fs::create_directories(path_.parent_path(), ignored);
   try {
     if (const std::size_t measured = save_gemm_table(path_); measured > 0)
-      notes_.push_back(
-          fmt::format("tune: {} products were measured: {}", measured, path_.string()));
+      notes_.push_back(fmt::format("tune: measured {} products: {}", measured, path_.string()));
   } catch (const Error& error) {
     if (is_required_) throw;
-    notes_.push_back(fmt::format("tune: {}: the next run measures again", error.what()));
+    notes_.push_back(fmt::format("tune: {}: the next run will measure again", error.what()));
   }
 }
 
@@ -99,12 +98,12 @@ void Tuning::agree(ProcessGroup* processes) {
   const std::vector<std::string> all = processes->gather(Channel::kRun, kSite, gemm_table_text());
   const std::string agreed = processes->broadcast(Channel::kRun, kSite, [&] {
     for (auto text = all.rbegin(); text != all.rend();
-         ++text)  // process 0's last, so that it takes precedence
+         ++text)  // process 0's is last, so that it takes precedence
       if (!adopt_gemm_table(*text))
-        throw InputError(
-            fmt::format("--tune: {} has another GPU or cuBLASLt than process 0, so their products "
-                        "cannot be the same: give --tune off",
-                        processes->describe(static_cast<int>(all.rend() - text) - 1)));
+        throw InputError(fmt::format(
+            "--tune: {} has another GPU or cuBLASLt than process 0, so their algorithms "
+            "cannot be the same: give --tune off",
+            processes->describe(static_cast<int>(all.rend() - text) - 1)));
     return gemm_table_text();
   });
   if (!processes->is_first() && !adopt_gemm_table(agreed))
@@ -123,7 +122,7 @@ std::vector<std::string> describe_tuning() {
     const nlohmann::json table = try_strict_json(text.str());
     const auto known = table.is_object() ? table.find("algorithms") : table.end();
     out.push_back(known == table.end() || !known->is_array()
-                      ? fmt::format("{}: not readable, the next run replaces it", file.string())
+                      ? fmt::format("{}: unreadable; the next run will replace it", file.string())
                       : fmt::format("{} products in {}", known->size(), file.string()));
   }
   std::ranges::sort(out);

@@ -19,7 +19,8 @@ namespace {
 
 using nlohmann::json;
 
-// Port for launchers that give none: it differs between launches, but is the same in all processes.
+// The port if the launcher gives none: it differs between launches, but is the same in all
+// processes.
 int port_of(const std::string& id) {
   constexpr std::uint32_t kFirst = 20000, kCount = 10000;  // below the system's ephemeral ports
   std::uint32_t hash = 2166136261U;                        // FNV-1a
@@ -135,7 +136,7 @@ int run_in_world(DeviceOptions& devices,
 void require_single_process(std::string_view command) {
   if (const std::optional<Launch> launch = find_launch())
     throw input_error(
-        "{}: {} has started {} processes of it, but only train and bench run in several: start it "
+        "{}: {} has started {} processes, but only train and bench run in several: start it "
         "once",
         command, launch->by, launch->processes);
 }
@@ -150,10 +151,10 @@ void require_same_run(RunConfig& config, const std::map<std::string, std::string
     const json first = json::parse(mine), other = json::parse(all[p]);
     for (const auto& [name, value] : first.items())
       if (const json theirs = other.value(name, json()); theirs != value)
-        throw input_error("processes differ in {}: {} in process 0, {} in {}: give all the same",
-                          name, value.get<std::string>(),
-                          theirs.is_string() ? theirs.get<std::string>() : "none",
-                          processes.describe(static_cast<int>(p)));
+        throw input_error(
+            "processes differ in {}: {} in process 0, {} in {}: give all the same value", name,
+            value.get<std::string>(), theirs.is_string() ? theirs.get<std::string>() : "none",
+            processes.describe(static_cast<int>(p)));
   }
   DeviceOptions& saved = config.options.devices;
   saved.count = config.world() / config.group.ranks_per_device;

@@ -16,7 +16,7 @@ constexpr int kEvery = 7;            // steps between two evaluations of the win
 constexpr double kLasting = 10;      // seconds
 constexpr double kSlow = 1.5;        // times the normal step
 constexpr double kWarmUp = 60;       // seconds until memory has reached its steady state
-constexpr double kGrowth = 1.25;     // an alarm needs this multiple of normal, and
+constexpr double kGrowth = 1.25;     // an alarm needs this multiple of the normal value, and
 constexpr std::int64_t kGrown = std::int64_t{256} << 20;  // this many bytes above it
 constexpr double kBetweenAlarms = 600;                    // seconds
 
@@ -25,7 +25,7 @@ void push(std::deque<double>& window, double value) {
   if (window.size() > kWindow) window.pop_front();
 }
 
-// True once `is_so` has held at every call for kLasting seconds.
+// Returns true once `is_so` has been true in every call for kLasting seconds.
 bool lasts(std::optional<double>& since, bool is_so, double now) {
   if (!is_so) {
     since.reset();
@@ -78,12 +78,12 @@ void Alarms::check_speed(const Step& step, double now) {
   normal_ms_ = std::min(normal_ms_.value_or(median_ms), median_ms);
   const double waited = std::accumulate(waited_ms_.begin(), waited_ms_.end(), 0.0) /
                         std::accumulate(ms_.begin(), ms_.end(), 0.0);
-  // Steps that wait for data are slow because of it: no second alarm.
+  // Steps that wait for data are slow for that reason: raise no second alarm.
   const bool starved = waited > max_waiting_;
   if (lasts(starved_since_, starved, now))
     raise("data",
           fmt::format("step {}: warning: steps wait {:.0f} % of their time for data: is the disk "
-                      "that holds it slow or busy?",
+                      "that holds the data slow or busy?",
                       step.step, 100 * waited),
           now);
   if (lasts(slow_since_, !starved && median_ms > kSlow * *normal_ms_, now))

@@ -18,12 +18,12 @@ struct Alarm {
 };
 
 // Detects when a run departs from its own earlier behaviour. Raises at most one alarm of each kind
-// in ten minutes, with the number suppressed since the last one. Costs a few comparisons per step.
-// Not thread-safe.
+// in ten minutes, with the number suppressed since the previous one. Costs a few comparisons per
+// step. Not thread-safe.
 class Alarms {
  public:
-  // Largest share of a step spent waiting for its batch without an alarm. A GPU computes during the
-  // wait, so that no time is lost until the wait takes almost the whole step.
+  // The largest share of a step that may be spent waiting for its batch without an alarm. A GPU
+  // computes during the wait, so no time is lost until the wait takes almost the whole step.
   static constexpr double kMaxWaiting = 0.2, kMaxWaitingOnGpu = 0.95;
   explicit Alarms(double max_waiting = kMaxWaiting) : max_waiting_(max_waiting) {}
 
@@ -36,13 +36,14 @@ class Alarms {
   };
   // Returns the alarms that this step raises. `now`: seconds of a monotonic clock.
   [[nodiscard]] std::vector<Alarm> after_step(const Step& step, double now);
-  // Returns the alarms that the update of a step after warm-up raises: one for each group, except
-  // scalars, whose update has been of an unusual size for kUnusualSteps steps in a row.
+  // Returns the alarms for the update of a step after warm-up: one for each group, except scalars,
+  // whose update has had an unusual size for kUnusualSteps steps in a row.
   static constexpr int kUnusualSteps = 100;
-  static constexpr double kMinRatio = 1e-5, kMaxRatio = 0.1;  // update's RMS over the weights' RMS
+  // RMS of the update over RMS of the weights.
+  static constexpr double kMinRatio = 1e-5, kMaxRatio = 0.1;
   [[nodiscard]] std::vector<Alarm> after_update(const UpdateSizes& sizes, double now);
-  // Number of alarms of each kind suppressed since the last one raised: "loss 3, memory 1". Empty:
-  // none.
+  // The number of alarms of each kind suppressed since the last one raised: "loss 3, memory 1";
+  // empty if none.
   [[nodiscard]] std::string suppressed() const;
 
  private:
@@ -57,14 +58,14 @@ class Alarms {
   std::optional<double> normal_ms_;                   // the smallest median of ms_ so far
   std::optional<double> slow_since_, starved_since_;  // seconds
   std::optional<double> began_;                       // seconds
-  std::optional<std::int64_t> normal_memory_;         // at the last alarm; before it, after warm-up
+  std::optional<std::int64_t> normal_memory_;         // at the last alarm, or else after warm-up
   std::int64_t warm_memory_ = 0;
   struct LastAlarm {
     double at = 0;
     int suppressed = 0;
   };
   std::map<std::string_view, LastAlarm> last_;
-  std::map<std::string_view, int> unusual_updates_;  // consecutive ones, by group
+  std::map<std::string_view, int> unusual_updates_;  // consecutive unusual updates, by group
 };
 
 }  // namespace muo::trainer

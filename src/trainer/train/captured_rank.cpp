@@ -30,11 +30,11 @@ void CapturedRank::capture(const data::Corpus& corpus, Tuning* tuning) {
   if (run.staging_bytes > 0) staging.emplace(rank, state.update.state());
   slots_ = rank.device.allocate_pinned(kLoaderSlots * data::Loader::slot_bytes(loading), "batches");
   rank.device.seal();
-  // While a GPU's kernels wait for a peer, that peer may be unable to allocate or to instantiate
-  // graphs, so all ranks must be done with both.
+  // While a GPU's kernels wait for a peer, that peer may be unable to allocate memory or
+  // instantiate graphs, so all ranks must have finished both.
   rank.barrier.arrive(
       [&] {
-        if (tuning != nullptr) tuning->keep();  // by now captures have tuned every product
+        if (tuning != nullptr) tuning->keep();  // captures have tuned every product by now
       },
       "start-up");
   rank.progress.enter("the initialization of weights");

@@ -13,22 +13,23 @@
 
 namespace muo::trainer {
 
-// Everything that a rank plans, allocates and captures once, and then trains with: for one run, or
-// for any number of runs whose options differ only in classes kHost and kMemory (OptionClass), as
-// the trials of a sweep do.
+// Everything that a rank plans, allocates and captures once and then trains with: for one run, or
+// for any number of runs whose options differ only in classes kHost and kMemory (OptionClass), such
+// as the trials of a sweep.
 class CapturedRank {
  public:
   // The arguments must outlive this object.
   CapturedRank(RankContext& own, const PlannedRun& planned, const data::Corpus& corpus);
 
   // Warms up and captures, allocates the rest, and seals the device. Collective: every rank calls
-  // it, once. `tuning` keeps what was measured; may be null.
+  // it once. `tuning` keeps the measured algorithms, and may be null.
   void capture(const data::Corpus& corpus, Tuning* tuning);
-  // Called before each run: sets its hyper-parameters and zeroes all counters and state.
-  // Synchronises.
+  // Call this before each run: sets the run's hyper-parameters and zeroes all counters and state.
+  // Synchronizes.
   void reset(const HyperParameters& hyper);
 
-  [[nodiscard]] std::span<std::byte> slots() const {  // memory for a Loader with options `loading`
+  // Memory for a Loader with the options `loading`.
+  [[nodiscard]] std::span<std::byte> slots() const {
     return {slots_->data(), static_cast<std::size_t>(slots_->bytes())};
   }
 

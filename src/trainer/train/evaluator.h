@@ -15,20 +15,20 @@ struct EvalResult {
   std::int64_t targets = 0;
 };
 
-// Evaluates a fixed set of rows of the held-out data, which does not depend on the world size. If
-// it is not all rows, its rows are spread evenly over them.
+// Evaluates a fixed set of rows of the held-out data that does not depend on the world size. If the
+// set does not contain all rows, its rows are spread evenly over them.
 class Evaluator {
  public:
   // Evaluates at most `max_rows` rows; 0: all. Allocates on the rank's device.
   Evaluator(RankContext& rank, graphs::EvalGraph& graph, data::HeldOutRows rows, std::int64_t batch,
             std::int64_t seq_len, std::int64_t max_rows);
-  // Collective: every rank calls it, and all get the same result. Synchronises.
+  // Collective: every rank calls it, and all get the same result. Synchronizes.
   EvalResult run();
   [[nodiscard]] std::int64_t rows() const { return rows_; }
 
  private:
-  // Fills the batch with the set's rows from `first` on; past the end of the set, targets are
-  // ignored.
+  // Fills the batch with the rows of the set from `first` on. Past the end of the set, the targets
+  // are ignored tokens.
   void fill(std::int64_t first);
 
   RankContext& rank_;

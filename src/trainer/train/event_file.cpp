@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
-// The seconds in an event file's name; 0 for other files.
+// The seconds in the name of an event file; 0 for other files.
 std::int64_t seconds_of(const std::string& name) {
   std::int64_t seconds = 0;
   if (name.starts_with(kPrefix))

@@ -8,7 +8,7 @@
 
 namespace muo::trainer {
 
-// A TensorBoard event file, which another process may read while it is written.
+// A TensorBoard event file, which another process may read while it is being written.
 class EventFile {
  public:
   // Creates <directory>/events.out.tfevents.<seconds since 1970>.<host>.<process> and writes its
@@ -17,7 +17,7 @@ class EventFile {
   explicit EventFile(const std::filesystem::path& directory);
 
   // Appends an event made by event_messages.h; it survives if the process is killed afterwards.
-  // Throws WriteError, after which the next event may be written again.
+  // After throwing WriteError, the next event may be written again.
   void write(std::string_view event);
 
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }

@@ -13,8 +13,8 @@
 namespace muo::trainer {
 namespace {
 
-// A run resumed at `step` does not repeat that step's evaluation if its log has it, but readers
-// drop it when they see the run's start event, so it is written again.
+// A run resumed at `step` does not repeat that step's evaluation if its log already has it, but
+// readers drop it when they see the run's start event, so it is written again.
 void repeat_evaluation(EventLog& log, const std::filesystem::path& metrics, std::int64_t step) {
   for (const LoggedEvaluation& logged : logged_evaluations(metrics))
     if (logged.step == step)

@@ -16,7 +16,7 @@
 
 namespace muo::trainer {
 
-// A run's TensorBoard log (docs/tensorboard.md): an event file in its directory, written on the
+// A run's TensorBoard log (docs/tensorboard.md): an event file in the run directory, written on the
 // Logger's thread. Every call throws Error if the file cannot be written.
 class EventLog {
  public:
@@ -40,17 +40,17 @@ class EventLog {
  private:
   EventFile file_;
   std::int64_t first_step_;
-  double bytes_per_token_;  // 0: unknown, bits per byte are not logged
+  double bytes_per_token_;  // 0: unknown, so bits per byte are not logged
   bool may_fail_;
 };
 
 // Opens the log of a run that starts or resumes at `first_step`; null with --tensorboard off. Call
-// after create_run_directory.
+// this after create_run_directory().
 std::shared_ptr<EventLog> open_event_log(const RunDirectory& directory, const RunConfig& config,
                                          std::int64_t first_step);
 
-// Names and values of the options that determine what is trained, without automatic ones: those in
-// which trials can differ.
+// Names and values of the non-automatic options that determine what is trained: those in which
+// trials can differ.
 std::vector<Hparam> hparams_of(TrainOptions options);
 
 }  // namespace muo::trainer

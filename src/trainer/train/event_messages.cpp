@@ -15,8 +15,8 @@ void append_fixed(std::string& out, Unsigned value) {
     out += static_cast<char>(value >> (8 * i) & 0xFF);
 }
 
-// A protocol buffers message: fields by number, in the order in which they are added. A field that
-// is not added is zero or empty.
+// A protocol buffers message: fields by number, in the order in which they are added. Fields that
+// are not added are zero or empty.
 class Message {
  public:
   Message& integer(unsigned field, std::uint64_t value) {
@@ -55,7 +55,7 @@ class Message {
   std::string bytes_;
 };
 
-// Field numbers are those of the .proto files that the header names.
+// The field numbers are those of the .proto files that the header names.
 Message event_at(EventTime at) {
   Message event;
   event.real(1, at.wall_time);
@@ -78,7 +78,7 @@ Message plugin_summary(std::string_view tag, const Message& tensor, std::string_
   return Message().message(1, value);
 }
 
-// A value of the plug-in hparams: it consists of `data` (HParamsPluginData) alone, its tensor is
+// A value of the plug-in hparams: it consists of `data` (HParamsPluginData) alone; its tensor is
 // empty.
 std::string hparams_event(EventTime at, std::string_view tag, const Message& data) {
   constexpr std::uint64_t kFloat = 1;  // DT_FLOAT
@@ -102,7 +102,7 @@ std::uint64_t data_type(const HparamValue& value) {
   return std::holds_alternative<bool>(value) ? 2 : 3;
 }
 
-// The checksum of a TFRecord: a CRC rotated and offset, as the data may itself contain CRCs.
+// The checksum of a TFRecord: a CRC rotated and offset, because the data may itself contain CRCs.
 std::uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc32c(bytes), 15) + 0xA282EAD8U;
 }

@@ -7,10 +7,10 @@
 namespace muo::trainer {
 namespace {
 
-// Rows of fewer positions would save little.
+// Shorter rows would save little.
 constexpr std::int64_t kShortest = 64;
 
-// Positions that a pass over this row reads: the last token is a target only.
+// Number of positions that a pass over this row reads: the last token is only a target.
 std::int64_t positions_of(const data::ExampleRow& row) {
   return std::max<std::int64_t>(1, row.length() - 1);
 }
@@ -24,7 +24,7 @@ std::vector<std::int64_t> lengths_up_to(std::int64_t row_tokens) {
   return out;
 }
 
-// For each length, the rows for which it is the shortest that suffices.
+// For each length, the rows for which it is the shortest sufficient one.
 std::vector<std::vector<std::size_t>> by_length(const data::TokenTask& task,
                                                 const std::vector<std::int64_t>& lengths) {
   std::vector<std::vector<std::size_t>> out(lengths.size());
@@ -44,7 +44,7 @@ std::vector<PassShape> plan_passes(std::span<const data::TokenTask> tasks, std::
                                    std::int64_t pass_tokens,
                                    std::optional<std::int64_t> device_rows) {
   const std::vector<std::int64_t> lengths = lengths_up_to(row_tokens);
-  std::vector<std::int64_t> max_rows(lengths.size(), 0);  // of any task
+  std::vector<std::int64_t> max_rows(lengths.size(), 0);  // the maximum over all tasks
   for (const data::TokenTask& task : tasks) {
     const auto rows = by_length(task, lengths);
     for (std::size_t i = 0; i < lengths.size(); ++i)
@@ -127,7 +127,7 @@ void ExampleEvaluator::run(const data::TokenTask& task, std::span<data::RowScore
     const auto world = static_cast<std::size_t>(rank_.world);
     const Tensor losses = pinned(kLosses, DType::kF32, shape);
     const Tensor predictions = pinned(kPredictions, DType::kI32, shape);
-    // All ranks make the same number of passes, as gathering weights is collective.
+    // All ranks make the same number of passes, because gathering weights is collective.
     for (std::size_t first = 0; first < all.size(); first += batch * world) {
       const std::size_t begin =
           std::min(first + static_cast<std::size_t>(rank_.rank) * batch, all.size());

@@ -19,7 +19,7 @@ class Line {
   void add(std::string_view key, std::int64_t value) { put(key, std::to_string(value)); }
   // `text` must not contain characters that JSON escapes.
   void add(std::string_view key, std::string_view text) { put(key, fmt::format("\"{}\"", text)); }
-  // Writes the shortest digits that read back as the same float or double.
+  // Writes the fewest digits that read back as the same float or double.
   template <std::floating_point Real>
   void add(std::string_view key, Real value) {
     put(key, std::isfinite(value) ? fmt::format("{}", value) : "null");

@@ -10,8 +10,8 @@
 
 namespace muo::trainer {
 
-// Lines of metrics.jsonl, without the newline. Always valid JSON: a non-finite number is null, and
-// "nonfinite" is then true; an unknown one (no text, no peak) is null without it.
+// Lines of metrics.jsonl, without the newline. They are always valid JSON: a non-finite number is
+// null, with "nonfinite" true; an unknown number (no text, no peak) is null without "nonfinite".
 
 // {"kind":"train","step":..,"tokens":..,"loss":..,"lr_multiplier":..,"muon_momentum":..,
 //  "muon_weight_decay":..,"grad_norm":..,"step_ms":..,"tokens_per_s":..,"mfu":..}
@@ -19,8 +19,9 @@ namespace muo::trainer {
 // committed, "bad_number":".." if the non-finite value is known, "loss_deviations":.. and
 // "norm_deviations":.. if it is an outlier, and "gradient_scale":.. if it was clipped.
 // `tokens`: trained by the run, including this step. `mfu`: model FLOPs (flops_per_token) per
-// second, as a fraction of the devices' peak: a GPU's as its maker states it, a CPU's as measured
-// at the start. Masked pairs of attention count as computed, so that it can exceed the real rate.
+// second, as a fraction of the devices' peak, which is the maker's figure for a GPU and measured at
+// the start for a CPU. Masked pairs of attention count as computed, so mfu can exceed the real
+// utilization.
 std::string train_line(const MetricsRecord& record, std::int64_t tokens, double step_ms,
                        double tokens_per_s, std::optional<double> mfu,
                        std::string_view bad_number = {});
@@ -30,7 +31,7 @@ std::string eval_line(std::int64_t step, double val_loss, std::optional<double> 
 
 // {"kind":"update","step":..,"matrices_rms":..,"matrices_ratio":..,"matrices_u_rms":..,
 //  "wte_rms":..,"wte_ratio":..}
-// and so on for each group (update_sizes.h); only Muon's group has u_rms; a ratio to weights that
+// and so on for each group (update_sizes.h). Only Muon's group has u_rms. A ratio to weights that
 // are all 0 is null. Written only for steps whose update was committed.
 std::string update_line(const UpdateSizes& sizes);
 

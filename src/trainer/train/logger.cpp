@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "base/durable_files.h"
-#include "base/process_memory.h"
 #include "base/strict_json.h"
 #include "base/system_error_text.h"
+#include "base/system_limits.h"
 #include "base/terminal.h"
 #include "base/threads.h"
 #include "runtime/rank_progress.h"
@@ -59,7 +59,7 @@ struct Sync {};
 using Item = std::variant<TrainItem, UpdateSizes, EvalItem, SampleItem, NoteItem, Summary, Sync>;
 
 // True if a run that starts at `step` will write this record again. An evaluation or a sample at
-// `step` itself is rewritten only if it is missing (lost_work()), so a record of it is kept.
+// `step` itself is rewritten only if it is missing (lost_work()), so an existing record is kept.
 bool will_be_rewritten(const nlohmann::json& record, std::int64_t step) {
   if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
     return true;  // an incomplete line of an earlier attempt
@@ -70,7 +70,7 @@ bool will_be_rewritten(const nlohmann::json& record, std::int64_t step) {
 }
 
 // A resumed run repeats the steps after its checkpoint, so the records that an earlier attempt
-// wrote for them are dropped.
+// wrote for these steps are dropped.
 void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error)) return;  // a pipe or /dev/null has no records
@@ -271,7 +271,7 @@ class Logger::Impl {
              .memory = {}});
     else if (!outlier.empty())
       say(outlier, Verbosity::kQuiet);
-    // Exponential moving average over about ten steps, with bias correction.
+    // Exponential moving average over about ten steps, corrected for bias.
     constexpr double kKeep = 0.9;
     weight_ = kKeep * weight_ + (1 - kKeep);
     mean_ms_ += (1 - kKeep) / weight_ * (item.step_ms - mean_ms_);
@@ -392,7 +392,7 @@ class Logger::Impl {
     if (from <= options_.verbosity) terminal_.lines(text);
   }
 
-  // Bytes of the devices' memory, or of the process on the host, measured at most once a second.
+  // Bytes of the devices' memory, or of the process on the host; measured at most once a second.
   [[nodiscard]] std::int64_t memory_now() {
     if (options_.device_memory > 0) return options_.device_memory;
     const auto now = std::chrono::steady_clock::now();
@@ -406,8 +406,8 @@ class Logger::Impl {
     return options_.flops_per_token * tokens_per_s / options_.peak_flops;
   }
 
-  // Called before append(), so that if the process is killed TensorBoard lacks nothing that
-  // metrics.jsonl has.
+  // Called before append(), so that TensorBoard lacks nothing that metrics.jsonl has if the process
+  // is killed.
   template <class Call>
   void show_events(const Call& call) {
     if (!options_.events) return;
@@ -420,7 +420,7 @@ class Logger::Impl {
         if (error_.empty()) error_ = error.what();
       } else if (!std::exchange(events_fail_, true)) {
         say(fmt::format(
-                "warning: {}; TensorBoard's file lacks events until it can be written again, "
+                "warning: {}; TensorBoard's file lacks events until it can be written again; "
                 "metrics.jsonl has them",
                 error.what()),
             Verbosity::kQuiet);
@@ -444,7 +444,7 @@ class Logger::Impl {
   const LoggerOptions options_;
   AppendOnlyFile metrics_;
   const FileDescriptor log_file_;
-  // Used by the logger's thread only, down to slow_warned_.
+  // The members from here to slow_warned_ are used only by the logger's thread.
   Terminal terminal_, log_;
   std::optional<EvalItem> last_, best_;
   std::int64_t memory_ = 0;
@@ -462,7 +462,7 @@ class Logger::Impl {
   std::condition_variable condition_, written_;
   std::vector<Item> queue_;  // a ring: count_ items from begin_
   std::size_t begin_ = 0, count_ = 0;
-  std::uint64_t submitted_ = 0, done_ = 0;  // numbers of items
+  std::uint64_t submitted_ = 0, done_ = 0;  // numbers of submitted and finished items
   bool stop_ = false, is_slow_ = false;
   std::string error_;
   std::thread thread_;
@@ -473,7 +473,7 @@ Logger::Logger(const LoggerOptions& options) : impl_(std::make_unique<Impl>(opti
 Logger::~Logger() {
   try {
     impl_->close();
-  } catch (const Error&) {  // NOLINT: a caller that wants the error calls close()
+  } catch (const Error&) {  // NOLINT: a caller that needs the error calls close()
   }
 }
 

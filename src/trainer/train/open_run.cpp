@@ -22,7 +22,7 @@ bool is_same_path(const fs::path& a, const fs::path& b) {
   return fs::weakly_canonical(fs::absolute(a) / "") == fs::weakly_canonical(fs::absolute(b) / "");
 }
 
-// Throws unless this process' --out leads to the directory that process 0 has opened.
+// Throws unless this process's --out is the directory that process 0 has opened.
 void require_own_directory(const TrainOptions& options, const fs::path& opened) {
   const std::string& out = options.run.out;
   const fs::path folder = folder_of_run(options);
@@ -130,7 +130,7 @@ LoggerOptions open_process_log(int process, const RunConfig& config, const Opene
                                const std::string& expected_config) {
   if (written_config(opened.directory) != expected_config)
     throw input_error(
-        "--out {}: config.toml there is not the one that process 0 wrote: give a directory on a "
+        "--out {}: its config.toml is not the one that process 0 wrote: give a directory on a "
         "file system that all processes share",
         opened.directory.root.string());
   return {.metrics = {},

@@ -28,15 +28,15 @@ void require_same_model(std::string_view option, const Checkpoint& checkpoint,
                       option, checkpoint.path().string(), difference, otherwise);
 }
 
-// Options that change in this run, "matrix-lr 0.02, now 0.03": only those that determine what is
-// trained (OptionRow::trains).
+// The options that changed, "matrix-lr 0.02, now 0.03": only those that determine what is trained
+// (OptionRow::trains).
 std::string changed_options(TrainOptions before, TrainOptions now) {
   const std::vector<OptionRow> old_rows = option_table(before);
   std::string out;
   for (const OptionRow& row : option_table(now)) {
     if (!row.trains) continue;
     const auto old = std::ranges::find(old_rows, row.name, &OptionRow::name);
-    // A resolved option is never "auto" in a checkpoint: this one was added after the run.
+    // A resolved option in a checkpoint is never "auto": this option was added after the run.
     if (option_text(*old) == "auto" && !std::holds_alternative<std::string*>(old->field)) continue;
     if (const std::string was = option_text(*old), is = option_text(row); was != is)
       out += fmt::format("{}{} {}, now {}", out.empty() ? "" : "; ", row.name, was, is);
@@ -44,8 +44,8 @@ std::string changed_options(TrainOptions before, TrainOptions now) {
   return out;
 }
 
-// Throws unless the checkpoint is its run's newest: continuing from an older one would leave newer
-// ones of another trajectory, which a later --resume auto would take.
+// Throws unless the checkpoint is the newest of its run: continuing from an older one would leave
+// newer checkpoints of another trajectory, which a later --resume auto would use.
 void require_newest(const RunDirectory& directory, const Checkpoint& checkpoint) {
   if (checkpoint.path().parent_path() != directory.checkpoints()) return;
   const std::int64_t newest = find_checkpoints(directory.root).front().step;
@@ -56,7 +56,7 @@ void require_newest(const RunDirectory& directory, const Checkpoint& checkpoint)
         checkpoint.path().string(), newest);
 }
 
-// Calls take(record, step) for each record of a kind, in the order of the file.
+// Calls take(record, step) for each record of the given kind, in the order of the file.
 template <class Take>
 void for_each_record(const std::filesystem::path& metrics, std::string_view kind,
                      const Take& take) {
@@ -87,7 +87,7 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, RunConfig& 
   const std::string name = checkpoint->path().string();
   if (!checkpoint->has_optimizer_state())
     throw input_error(
-        "--resume: {} holds weights without optimizer state, as imported ones do: "
+        "--resume: {} holds weights without optimizer state, as imported checkpoints do: "
         "training cannot resume from it; --init-from starts a new run with them",
         name);
   require_same_model("--resume", *checkpoint, config, ", or start a new run");
@@ -109,7 +109,7 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, RunConfig& 
   require_same_tokenizer(*checkpoint, corpus.tokenizer.get(), "--resume");
   if (differs_from_data(*checkpoint, corpus))
     notes.push_back(
-        fmt::format("the data is not that of {}: the run continues with other data", name));
+        fmt::format("the data differs from that of {}: the run continues with the new data", name));
   if (const std::string changed = changed_options(before, config.resolved()); !changed.empty())
     notes.push_back(fmt::format("changed since {}: {}", name, changed));
   notes.push_back(fmt::format("resuming from {} at step {}", name, step));

@@ -13,15 +13,15 @@
 
 namespace muo::trainer {
 
-// Opens the checkpoint from which --resume continues, without comparing it to a run; empty: there
-// is none yet. Damaged ones that were skipped are added to `notes`. Throws InputError.
+// Opens the checkpoint from which --resume continues, without comparing it to a run; nullopt: there
+// is none yet. Adds a note for each damaged checkpoint that it skips. Throws InputError.
 std::optional<Checkpoint> find_resumed(const RunDirectory& directory, const std::string& resume,
                                        std::vector<std::string>& notes,
                                        const OpenCheckpoint& options = {});
 
 // Opens the checkpoint from which --resume continues, verifies it and checks it against the run,
-// which then counts what it had trained (continue_from); empty: the run starts at step 0. Damaged
-// ones that were skipped and options that have changed are added to `notes`. Throws InputError.
+// and adds its totals to the run's (continue_from()); nullopt: the run starts at step 0. Adds notes
+// for damaged checkpoints that it skips and for options that have changed. Throws InputError.
 std::optional<Checkpoint> open_resume(const RunDirectory& directory, RunConfig& config,
                                       const data::Corpus& corpus, std::vector<std::string>& notes);
 
@@ -35,11 +35,11 @@ struct LoggedEvaluation {
   std::int64_t step = 0;
   EvalResult result;
 };
-// Evaluations in the order of the file; incomplete lines are skipped.
+// Returns the evaluations in the order of the file, skipping incomplete lines.
 std::vector<LoggedEvaluation> logged_evaluations(const std::filesystem::path& metrics);
 
-// Work due at a checkpoint's step that is not in the run's log, as the process ended after it had
-// saved: it remains to be done.
+// Work due at a checkpoint's step that is missing from the run's log because the process ended
+// after it had saved. It remains to be done.
 struct LostWork {
   bool evaluation = false, sample = false;
 };

@@ -14,7 +14,7 @@
 namespace muo::trainer {
 namespace {
 
-// The handler runs on another thread than the ranks that read this. Handlers need lock-free
+// The handler runs on another thread than the ranks that read this, and handlers need lock-free
 // atomics.
 std::atomic<int> stop_signal = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -62,8 +62,8 @@ void notify_stop() {
   if (on_first) on_first(stop_signal);
 }
 
-// A run that was stopped is ending, and a late signal must not change how: signals are ignored
-// then.
+// A stopped run is ending, and a late signal must not change how it ends: ignore signals from now
+// on.
 StopSignal::~StopSignal() {
   const auto now = stop_signal == 0 ? SIG_DFL : SIG_IGN;
   std::signal(SIGINT, now);

@@ -62,7 +62,8 @@ class RankTrainer {
     profiled_.reset();
     settle();
     save_last();
-    // The save precedes the evaluation, which may take long, so that nothing is lost if it fails.
+    // The save precedes the evaluation, which may take a long time, so that no training is lost if
+    // the evaluation fails.
     if (run_.decided.stop != 0 || run_.decided.too_many_skipped) return;
     const EvaluationOptions& options = config_.options.evaluation;
     const bool evaluates = *options.every > 0 && (step_ > first_ || opened_.lost.evaluation);
@@ -73,8 +74,9 @@ class RankTrainer {
   }
 
  private:
-  // While it lives, TrainingRun::interrupt() can interrupt the ranks. Not with several processes,
-  // where one could commit the step that another abandons: they stop between two steps.
+  // While this object exists, TrainingRun::interrupt() can interrupt the ranks. It is not used with
+  // several processes, where one process could commit the step that another abandons: they stop
+  // between two steps.
   class RunInterruption {
    public:
     RunInterruption(const RankContext& rank, TrainingRun& run)
@@ -129,7 +131,7 @@ class RankTrainer {
     return info.step;
   }
 
-  // Loads the masters and publishes the replicas from them; optimizer state stays zero.
+  // Loads the masters and publishes the replicas from them. The optimizer state stays zero.
   void load_weights(const Checkpoint& from) {
     std::vector<StateEntry> masters = state_.update.state();
     std::erase_if(masters, [](const StateEntry& e) { return checkpoint_file_of(e.name) != 0; });
@@ -138,8 +140,8 @@ class RankTrainer {
     rank_.wait(rank_.compute);
   }
 
-  // Returns the same on all ranks: the last one at the barrier decides, with several processes that
-  // of process 0.
+  // Returns the same value on all ranks: the last rank at the barrier decides, or, with several
+  // processes, process 0.
   bool stop_requested() {
     rank_.progress.begin_step(step_);
     const auto agree = [this] {
@@ -192,7 +194,7 @@ class RankTrainer {
       });
     }
   }
-  // From here on work may be interrupted, until interruption->close().
+  // From here on, work may be interrupted until interruption->close().
   void open() {
     rank_.barrier.arrive(
         [this] {
@@ -236,7 +238,7 @@ class RankTrainer {
     log_finished();
   }
 
-  // Waits until the steps so far are done, logs them, and makes every replica hold their weights.
+  // Waits until the steps so far are done, logs them, and updates every replica to their weights.
   void settle() {
     finish_steps();
     state_.step.flush();
@@ -266,8 +268,8 @@ class RankTrainer {
     waited_ms_ += 1e3 * seconds(Clock::now() - asked);
     rank_.progress.enter("the step");
     state_.step.run(batch.inputs, batch.targets, *captured_.copied);
-    // In stream order this step's copies follow the previous step's replay, so this waits for that
-    // replay, never for the one just launched.
+    // In stream order, this step's copies follow the previous step's replay, so this waits for that
+    // replay and never for the one just launched.
     rank_.wait(*captured_.copied);
     loader.release();
     log_finished();
@@ -276,7 +278,8 @@ class RankTrainer {
     state_.verify_sync();
   }
 
-  // Logs every step whose metrics are available: on a GPU, which runs behind, all but the last.
+  // Logs every step whose metrics are available. A GPU runs behind, so there these are all but the
+  // last.
   void log_finished() {
     if (!is_logger()) return;
     std::int64_t count = 0;
@@ -337,8 +340,8 @@ class RankTrainer {
     open();
     if (!rank_.compute.is_host()) rank_.interruption->close();
     if (is_logger() || state_.update.shards_weights()) {
-      // Draws differ by seed, since a repetitive text shows nothing about the model. A text whose
-      // document ends early does not either, so it is drawn again.
+      // Draws differ by seed, because a repetitive text shows nothing about the model. Neither does
+      // a text whose document ends early, so such a text is drawn again.
       std::string text;
       for (std::uint64_t draw = 0; draw < kMaxDraws && text.size() < kShortSample; ++draw)
         text = sample_text(
@@ -374,7 +377,7 @@ class RankTrainer {
     save_stall_ms_ = 1e3 * seconds(saved_at_ - start);
   }
 
-  // Puts the last step on the disk before anything else is done.
+  // Writes the last step to the disk before anything else is done.
   void save_last() {
     await_saves();
     if (newest_on_disk_ == step_) return;
@@ -397,7 +400,7 @@ class RankTrainer {
     }));
   }
 
-  // Reports the finished saves, which are now the same on all ranks.
+  // Reports the finished saves, which are the same on all ranks now.
   void report_saves() {
     for (const SaveResult& save : run_.decided.ended_saves) {
       if (is_logger()) log_save(save);
@@ -433,13 +436,13 @@ class RankTrainer {
   std::optional<ProfileRange> profiled_;
   std::int64_t step_ = 0;
   std::int64_t next_logged_ = 0;
-  std::int64_t unreported_ = -1;  // a committed step whose update is not logged; -1: none
+  std::int64_t unreported_ = -1;  // committed step whose update is not logged yet; -1: none
   std::int64_t first_ = 0;        // first step that this process runs
-  std::int64_t saved_ = 0;        // step of the last save; only later ones are due
+  std::int64_t saved_ = 0;        // step of the last save: only later saves are due
   std::int64_t newest_on_disk_ =
       -1;                     // step of the newest checkpoint known to be on the disk; -1: none
   bool last_chance_ = false;  // the current save cannot be retried
-  double waited_ms_ = 0;      // waiting for batches, in steps not logged yet
+  double waited_ms_ = 0;      // time spent waiting for batches in steps not logged yet
   double save_stall_ms_ = 0, evaluation_seconds_ = 0;
   Clock::time_point started_, saved_at_, last_logged_;
 };
@@ -461,7 +464,7 @@ double expected_evaluation_seconds(const RunConfig& config, std::int64_t rows, s
 
 std::string too_many_skipped_text(const TrainingRun& run) {
   return fmt::format(
-      "{} updates were skipped by step {}, more than --max-skipped {}: metrics.jsonl names them; "
+      "{} updates were skipped by step {}, more than --max-skipped {} (see metrics.jsonl); "
       "the last checkpoint holds the weights of the last update that was committed; try a lower "
       "--matrix-lr, or --max-grad-norm",
       run.skipped, run.steps_done.load(), run.config.options.guard.max_skipped);

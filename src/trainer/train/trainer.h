@@ -17,17 +17,17 @@
 
 namespace muo::trainer {
 
-// State shared by the ranks of a training run. Only rank 0 uses its log.
+// State shared by the ranks of a training run. Only rank 0 uses the log.
 struct TrainingRun {
   const RunConfig& config;
   const data::Corpus& corpus;
   RunFiles& files;
   const std::atomic<int>& signal;  // stop signal received, or 0
-  // Step at which the run ends early, with a checkpoint and as it does at its last step.
+  // Step at which the run ends early, with a checkpoint, as at its last step.
   std::int64_t until = std::numeric_limits<std::int64_t>::max();
-  const std::atomic<bool>* end_early = nullptr;  // if true, ends after the current step
-  std::optional<bool> evaluate_at_end = {};      // at the end; empty: if the run evaluates at all
-  bool last_save_in_background = false;  // in the background, for the saver's owner to await
+  const std::atomic<bool>* end_early = nullptr;  // if true, the run ends after the current step
+  std::optional<bool> evaluate_at_end = {};      // empty: if the run evaluates at all
+  bool last_save_in_background = false;          // the saver's owner waits for the last save
   // Called by rank 0 after each evaluation.
   std::function<void(std::int64_t step, const EvalResult& result)> on_evaluation = {};
 
@@ -39,23 +39,23 @@ struct TrainingRun {
 
   Decisions decided = {};  // taken before the current step
 
-  // Abandons the current step, evaluation or sample, unless a step is being committed. Called once
-  // `signal` is not 0, from any thread.
+  // Abandons the current step, evaluation or sample, unless a step is being committed. Called from
+  // any thread once `signal` is not 0.
   void interrupt();
   std::mutex interrupting = {};
-  Interruption* interruption = nullptr;  // null unless ranks train
+  Interruption* interruption = nullptr;  // null unless ranks are training
 };
 
-// Trains one rank with its captured state: restores or initializes weights, then runs steps,
+// Trains one rank with its captured state: restores or initializes the weights, then runs steps,
 // evaluations and saves. Collective. A run that skips too many updates ends early, with
-// run.decided.too_many_skipped.
+// run.decided.too_many_skipped set.
 void train_run(CapturedRank& captured, TrainingRun& run);
 
-// One-line error message of such a run.
+// The one-line error message of a run that skipped too many updates.
 std::string too_many_skipped_text(const TrainingRun& run);
 
 // Expected seconds of an evaluation of `rows` rows if `steps` training steps took `seconds`: a
-// third of a step's time per row, as there is only a forward pass.
+// third of a step's time per row, because there is only a forward pass.
 double expected_evaluation_seconds(const RunConfig& config, std::int64_t rows, std::int64_t steps,
                                    double seconds);
 

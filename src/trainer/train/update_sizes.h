@@ -13,11 +13,11 @@
 
 namespace muo::trainer {
 
-// Size of one update of some weights (docs/spec/optimizer.md, "Size of an update").
+// The size of one update of some weights (docs/spec/optimizer.md, "Size of an update").
 struct UpdateSize {
   double rms = 0;                    // RMS of the change
   std::optional<double> ratio = {};  // rms over the weights' RMS; none if all of them are 0
-  std::optional<double> u_rms = {};  // Muon's update before the learning rate; AdamW: none
+  std::optional<double> u_rms = {};  // Muon's update before the learning rate; none for AdamW
 };
 
 struct UpdateSizes {
@@ -28,11 +28,11 @@ struct UpdateSizes {
     UpdateSize size = {};
   };
   std::vector<Group> groups;                                 // in order of parameters
-  std::vector<UpdateSize> layers;                            // matrices of each layer
+  std::vector<UpdateSize> layers;                            // the matrices of each layer
   std::vector<std::pair<std::string, UpdateSize>> matrices;  // each matrix, by parameter name
 };
 
-// `squares`: RunState::update_squares(), in the order of `params`. Layers and matrices are filled
+// `squares`: RunState::update_squares(), in the order of `params`. Sets `layers` and `matrices`
 // only if `each_matrix`.
 UpdateSizes update_sizes(std::int64_t step, std::span<const ParamSpec> params,
                          std::span<const UpdateSquares> squares, bool each_matrix);

@@ -20,6 +20,7 @@ struct Case {
 std::vector<Case> barrier_cases();
 std::vector<Case> memory_cases();
 std::vector<Case> pipeline_cases();
+std::vector<Case> async_cases();
 std::vector<Case> rank_cases();
 std::vector<Case> launch_cases();
 // Cases without a bug: features on which kernels may rely.

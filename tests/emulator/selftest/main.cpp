@@ -12,9 +12,10 @@ namespace {
 
 int run(std::span<char*> arguments) {
   using muo::selftest::Case;
-  for (const auto& family : {muo::selftest::barrier_cases(), muo::selftest::memory_cases(),
-                             muo::selftest::pipeline_cases(), muo::selftest::launch_cases(),
-                             muo::selftest::rank_cases(), muo::selftest::control_cases()})
+  for (const auto& family :
+       {muo::selftest::barrier_cases(), muo::selftest::memory_cases(),
+        muo::selftest::pipeline_cases(), muo::selftest::async_cases(),
+        muo::selftest::launch_cases(), muo::selftest::rank_cases(), muo::selftest::control_cases()})
     for (const Case& one : family) {
       if (arguments.size() < 3) {
         std::printf("%s\n", one.name);

@@ -15,11 +15,16 @@ struct CUstream_st;
 struct CUevent_st;
 struct CUgraph_st;
 struct CUgraphExec_st;
+struct CUgraphNode_st;
+struct cudaGraphEdgeData_st;
 
 using cudaStream_t = CUstream_st*;
 using cudaEvent_t = CUevent_st*;
 using cudaGraph_t = CUgraph_st*;
 using cudaGraphExec_t = CUgraphExec_st*;
+using cudaGraphNode_t = CUgraphNode_st*;
+using cudaGraphEdgeData = cudaGraphEdgeData_st;
+using cudaGraphConditionalHandle = unsigned long long;
 
 // Name, value, text.
 #define MUO_CUDA_ERRORS(X)                                                                      \
@@ -105,6 +110,8 @@ inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHost
 #  define cudaHostAllocMapped kHostAllocMapped
 #  define cudaMemAttachGlobal kMemAttachGlobal
 #endif
+enum cudaGraphNodeType : unsigned { cudaGraphNodeTypeConditional = 13 };
+enum cudaGraphConditionalNodeType : unsigned { cudaGraphCondTypeWhile = 1 };
 enum : unsigned {
   cudaGraphInstantiateFlagUseNodePriority = 8,
   cudaGraphDebugDotFlagsKernelNodeParams = 1 << 2,
@@ -124,6 +131,16 @@ struct cudaDeviceProp {
 struct cudaFuncAttributes {
   std::size_t sharedSizeBytes;
   int maxThreadsPerBlock, numRegs;
+};
+struct cudaConditionalNodeParams {
+  cudaGraphConditionalHandle handle;
+  cudaGraphConditionalNodeType type;
+  unsigned size;
+  cudaGraph_t* phGraph_out;
+};
+struct cudaGraphNodeParams {
+  cudaGraphNodeType type;
+  cudaConditionalNodeParams conditional;
 };
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
@@ -161,6 +178,12 @@ struct cudaLaunchConfig_t {
   X(cudaError_t, cudaStreamSynchronize, (cudaStream_t))                                            \
   X(cudaError_t, cudaStreamWaitEvent, (cudaStream_t, cudaEvent_t, unsigned))                       \
   X(cudaError_t, cudaStreamBeginCapture, (cudaStream_t, cudaStreamCaptureMode))                    \
+  X(cudaError_t, cudaStreamBeginCaptureToGraph,                                                    \
+    (cudaStream_t, cudaGraph_t, const cudaGraphNode_t*, const cudaGraphEdgeData*, std::size_t,     \
+     cudaStreamCaptureMode))                                                                       \
+  X(cudaError_t, cudaStreamGetCaptureInfo,                                                         \
+    (cudaStream_t, cudaStreamCaptureStatus*, unsigned long long*, cudaGraph_t*,                    \
+     const cudaGraphNode_t**, const cudaGraphEdgeData**, std::size_t*))                            \
   X(cudaError_t, cudaStreamEndCapture, (cudaStream_t, cudaGraph_t*))                               \
   X(cudaError_t, cudaStreamIsCapturing, (cudaStream_t, cudaStreamCaptureStatus*))                  \
   X(cudaError_t, cudaThreadExchangeStreamCaptureMode, (cudaStreamCaptureMode*))                    \
@@ -171,6 +194,11 @@ struct cudaLaunchConfig_t {
   X(cudaError_t, cudaEventSynchronize, (cudaEvent_t))                                              \
   X(cudaError_t, cudaEventElapsedTime, (float*, cudaEvent_t, cudaEvent_t))                         \
   X(cudaError_t, cudaGraphDestroy, (cudaGraph_t))                                                  \
+  X(cudaError_t, cudaGraphConditionalHandleCreate,                                                 \
+    (cudaGraphConditionalHandle*, cudaGraph_t, unsigned, unsigned))                                \
+  X(cudaError_t, cudaGraphAddNode,                                                                 \
+    (cudaGraphNode_t*, cudaGraph_t, const cudaGraphNode_t*, const cudaGraphEdgeData*, std::size_t, \
+     cudaGraphNodeParams*))                                                                        \
   X(cudaError_t, cudaGraphInstantiate, (cudaGraphExec_t*, cudaGraph_t, unsigned long long))        \
   X(cudaError_t, cudaGraphExecDestroy, (cudaGraphExec_t))                                          \
   X(cudaError_t, cudaGraphUpload, (cudaGraphExec_t, cudaStream_t))                                 \
@@ -191,6 +219,9 @@ MUO_CUDA_FUNCTIONS(MUO_DECLARE)
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event) {
   return cudaStreamWaitEvent(stream, event, 0);
 }
+
+// Called by kernels.
+void cudaGraphSetConditional(cudaGraphConditionalHandle handle, unsigned value);
 
 // Called by nvcc's generated constructors for each kernel (crt/host_runtime.h).
 MUO_CUDA_API void __cudaRegisterFunction(  // NOLINT(bugprone-reserved-identifier)

@@ -15,7 +15,7 @@
 namespace muo {
 namespace {
 
-// The relative error bound that the header states.
+// The bound on the relative error that the header states.
 constexpr double kBound = 1e-13;
 
 // cos(2 pi v) in long double, computed from the nearest quarter turn: exact except for its own
@@ -41,7 +41,7 @@ long double radius(std::uint32_t first) {
   return std::sqrt(-2 * (u > 0.5L ? std::log1p(u - 1) : std::log(u)));
 }
 
-// The extremes, neighbours of powers of two, of the roots of their halves and of quarter turns, and
+// The extremes; neighbours of powers of two, of the roots of their halves and of quarter turns; and
 // arbitrary words.
 std::vector<std::uint32_t> words() {
   std::vector<std::uint32_t> out;

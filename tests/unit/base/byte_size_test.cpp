@@ -7,7 +7,7 @@
 namespace muo {
 namespace {
 
-TEST(ByteSize, IsANumberWithOrWithoutAUnit) {
+TEST(ByteSize, ParsesNumbersWithAndWithoutUnits) {
   for (const auto& [text, bytes] : {std::pair<const char*, std::int64_t>{"4096", 4096},
                                     {"1B", 1},
                                     {"2kB", 2000},
@@ -26,13 +26,13 @@ TEST(ByteSize, IsANumberWithOrWithoutAUnit) {
   }
 }
 
-TEST(ByteSize, RefusesWhatIsNone) {
+TEST(ByteSize, RejectsInvalidText) {
   for (const char* text : {"", "GB", "12 GB", "12gb", "12G", "-1GB", "+1GB", "0", "0GB", "0.5",
                            "1e9", "12GB ", "nan", "inf", "1048577TiB", "0x10", "12GBB", "1,5GB"})
     EXPECT_FALSE(parse_byte_size(text)) << text;
 }
 
-TEST(ByteSize, IsWrittenAsItIsRead) {
+TEST(ByteSize, RoundTrips) {
   for (const char* text : {"12GB", "900MiB", "4097", "3GiB", "1500kB", "2TB"}) {
     const auto size = parse_byte_size(text);
     ASSERT_TRUE(size) << text;

@@ -11,7 +11,7 @@ namespace {
 
 using test::message_of;
 
-TEST(Check, SaysWhereWhatAndTheValues) {
+TEST(Check, MessageHasPlaceConditionAndValues) {
   const int rows = 3;
   const std::string message =
       message_of<Error>([&] { MUO_CHECK(rows == 4, "rows ", rows, " of ", 4); });

@@ -1,4 +1,4 @@
-// Compiled with -ffp-contract=fast (tests/CMakeLists.txt), in a namespace of its own so that the
+// Compiled with -ffp-contract=fast (tests/CMakeLists.txt), in a namespace of its own, so that the
 // linker does not merge it with inline functions of other files.
 #define muo muo_contracted  // NOLINT(readability-identifier-naming)
 #include "base/box_muller.h"

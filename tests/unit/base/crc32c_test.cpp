@@ -9,7 +9,7 @@ namespace muo {
 namespace {
 
 // The examples of RFC 3720, B.4, and the check value of the CRC catalogues.
-TEST(Crc32c, IsThatOfTheStandard) {
+TEST(Crc32c, MatchesTheStandard) {
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAU);
   EXPECT_EQ(crc32c(std::string(32, '\xFF')), 0x62A8AB43U);
   std::string numbers;

@@ -39,7 +39,7 @@ class DurableFiles : public testing::Test {
   const fs::path root_ = directory_.path(), file_ = root_ / "file";
 };
 
-TEST_F(DurableFiles, AFileIsReplacedAsAWholeOrNotAtAll) {
+TEST_F(DurableFiles, ReplacesAFileAtomically) {
   replace_file(file_, "first");
   EXPECT_EQ(read_file(file_), "first");
   {
@@ -59,7 +59,7 @@ TEST_F(DurableFiles, AFileIsReplacedAsAWholeOrNotAtAll) {
               HasSubstr("No such file or directory"));
 }
 
-TEST_F(DurableFiles, AfterAShortWriteTheRestGoesOnBehindIt) {
+TEST_F(DurableFiles, ContinuesAfterAShortWrite) {
   const OutputFile file(file_, 0);
   const std::string text = "0123456789abcde";
   const FullDisk disk(10);
@@ -68,7 +68,7 @@ TEST_F(DurableFiles, AfterAShortWriteTheRestGoesOnBehindIt) {
   EXPECT_EQ(read_file(file_), "0123456789");
 }
 
-TEST_F(DurableFiles, WhatCannotBeAppendedWholeIsTakenBack) {
+TEST_F(DurableFiles, RollsBackAnIncompleteAppend) {
   AppendOnlyFile file(file_, AppendOnlyFile::Past::kNone);
   file.append("one\n");
   {
@@ -81,7 +81,7 @@ TEST_F(DurableFiles, WhatCannotBeAppendedWholeIsTakenBack) {
   EXPECT_EQ(read_file(file_), "one\nthree\n");
 }
 
-TEST_F(DurableFiles, ALastLineWithoutItsEndIsCutOff) {
+TEST_F(DurableFiles, RemovesAnIncompleteLastLine) {
   const std::string long_line(10000, 'x');
   for (const std::string& whole : {std::string(), std::string("one\n"), long_line + '\n'})
     for (const std::string& part : {std::string(), std::string("tw"), long_line}) {
@@ -94,7 +94,7 @@ TEST_F(DurableFiles, ALastLineWithoutItsEndIsCutOff) {
               HasSubstr("File exists"));
 }
 
-TEST_F(DurableFiles, APipeIsAppendedTo) {
+TEST_F(DurableFiles, AppendsToAPipe) {
   ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
   const FileDescriptor reader(::open(file_.c_str(), O_RDONLY | O_NONBLOCK));
   AppendOnlyFile file(file_, AppendOnlyFile::Past::kWholeLines);
@@ -105,7 +105,7 @@ TEST_F(DurableFiles, APipeIsAppendedTo) {
   EXPECT_EQ(text, "line\n");
 }
 
-TEST_F(DurableFiles, DirectoriesAreMadeAsFarAsTheyAreMissing) {
+TEST_F(DurableFiles, CreatesMissingDirectories) {
   make_directories(root_ / "a" / "b" / "c/");
   make_directories(root_ / "a" / "b");
   EXPECT_TRUE(fs::is_directory(root_ / "a" / "b" / "c"));
@@ -114,7 +114,7 @@ TEST_F(DurableFiles, DirectoriesAreMadeAsFarAsTheyAreMissing) {
               HasSubstr("cannot create " + file_.string() + ": Not a directory"));
 }
 
-TEST_F(DurableFiles, NoFailureOfTheDiskIsIgnored) {
+TEST_F(DurableFiles, ReportsEveryDiskFailure) {
   struct Case {
     const char* function;
     int calls;
@@ -135,7 +135,7 @@ TEST_F(DurableFiles, NoFailureOfTheDiskIsIgnored) {
          AppendOnlyFile(file.string() + "2", AppendOnlyFile::Past::kNone);
        }},
       {"fsync", 1, [](const fs::path& file) { sync_directory(file.parent_path()); }},
-      // The parent of the folder itself is synced, too.
+      // The parent of the folder is synced, too.
       {"fsync", 3, [](const fs::path& file) { make_directories(file.parent_path() / "a" / "b"); }}};
   for (std::size_t i = 0; i < cases.size(); ++i)
     for (int n = 1; n <= cases[i].calls + 1; ++n) {
@@ -150,7 +150,7 @@ TEST_F(DurableFiles, NoFailureOfTheDiskIsIgnored) {
     }
 }
 
-TEST_F(DurableFiles, AFileSystemMayLackCalls) {
+TEST_F(DurableFiles, ToleratesUnsupportedFileSystemCalls) {
   {
     const FailingCall call("fallocate", 1, EOPNOTSUPP);
     OutputFile(file_, 10);

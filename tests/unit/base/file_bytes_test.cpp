@@ -23,12 +23,12 @@ TEST(FileBytes, AnEmptyFileHasAnAddress) {
   EXPECT_EQ(file.text(), "");
 }
 
-TEST(FileBytesDeathTest, OfAFileCutShortNameItAndEndTheProgram) {
+TEST(FileBytesDeathTest, TruncatedFileEndsTheProgramAndIsNamed) {
   const test::TemporaryDirectory dir;
   for (const char* name : {"first", "second", "third"})
     test::write_file(dir.path() / name, std::string(kMapped, 'x'));
   const FileBytes first(dir.path() / "first");
-  static_cast<void>(FileBytes(dir.path() / "third"));  // a former mapping must not be named
+  static_cast<void>(FileBytes(dir.path() / "third"));  // the message must not name a former mapping
   const FileBytes second(dir.path() / "second");
   const auto read_cut = [&] {
     std::filesystem::resize_file(dir.path() / "second", 1);

@@ -12,12 +12,12 @@ namespace {
 using Words = std::array<std::uint32_t, 4>;
 
 // The known-answer vectors of Random123 (kat_vectors, philox4x32 with 10 rounds).
-TEST(Philox, GivesTheKnownAnswers) {
+TEST(Philox, GivesKnownAnswers) {
   EXPECT_EQ(philox({0, 0, 0, 0}, 0), (Words{0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8}));
   constexpr std::uint32_t kOnes = 0xFFFFFFFF;
   EXPECT_EQ(philox({kOnes, kOnes, kOnes, kOnes}, ~std::uint64_t{0}),
             (Words{0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD}));
-  // Digits of pi: all words differ, so that swapped ones are noticed.
+  // Digits of pi: all words differ, so that swapped words are detected.
   EXPECT_EQ(philox({0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344}, 0x299F31D0A4093822),
             (Words{0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1}));
 }

@@ -16,8 +16,8 @@ float joined(float value) {
   return join_float(parts.upper, parts.lower);
 }
 
-// Every number whose upper half is one of these: all lower halves.
-TEST(SplitFloat, KeepsEveryNumberButTiesAndThoseWithinAnUlp) {
+// All lower halves of the numbers with one of these upper halves.
+TEST(SplitFloat, KeepsNumbersExactlyAndTiesWithinAnUlp) {
   for (const std::uint32_t upper : {0x0000U, 0x0001U, 0x007FU, 0x0080U, 0x3F7FU, 0x3F80U, 0x4049U,
                                     0x7F7EU, 0x7F7FU, 0x8000U, 0x8001U, 0xBF7FU, 0xFF7FU})
     for (std::uint32_t lower = 0; lower < 0x10000U; ++lower) {

@@ -10,8 +10,8 @@
 namespace muo {
 namespace {
 
-// Describes the standard descriptors after those in `closed` were closed and
-// open_standard_streams() was called.
+// Describes the standard descriptors after closing those in `closed` and calling
+// open_standard_streams().
 std::string opened(std::initializer_list<int> closed) {
   for (const int descriptor : closed)
     ::close(descriptor);
@@ -34,7 +34,7 @@ int kept(std::initializer_list<int> closed) {
 }
 
 // Each case runs in a process of its own, whose standard input may already be /dev/null.
-TEST(StandardStreamsDeathTest, AreOpenedWhereTheyAreClosed) {
+TEST(StandardStreamsDeathTest, ClosedDescriptorsAreOpened) {
   const int before = kept({});
   EXPECT_GE(before, 0);
   EXPECT_EXIT(::_exit(kept({0, 1, 2})), testing::ExitedWithCode(3), "");

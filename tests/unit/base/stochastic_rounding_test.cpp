@@ -17,7 +17,7 @@ float rounded(float value, std::uint32_t noise) {
   return to_f32(round_stochastically(value, noise));
 }
 
-TEST(StochasticRounding, TakesTheLargerNeighbourForSoManyNoisesAsTheLowBitsSay) {
+TEST(StochasticRounding, RoundsUpForAsManyNoisesAsTheLowBitsSay) {
   for (const float value : {1.0F + 0x1.8p-9F, -3.14159F, 0x1.234568p-130F, 65535.5F}) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const float below = std::bit_cast<float>(bits & 0xFFFF0000U);
@@ -32,7 +32,7 @@ TEST(StochasticRounding, TakesTheLargerNeighbourForSoManyNoisesAsTheLowBitsSay) 
   }
 }
 
-TEST(StochasticRounding, LeavesWhatIsABf16AndWhatIsNoNumber) {
+TEST(StochasticRounding, KeepsBf16ValuesAndNaNs) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const std::uint32_t noise : {0U, 1U, 0x8000U, 0xFFFFU}) {
     for (const float value : {0.0F, -0.0F, 1.5F, -0x1.fep127F, 0x1p-133F, infinity, -infinity})
@@ -43,8 +43,8 @@ TEST(StochasticRounding, LeavesWhatIsABf16AndWhatIsNoNumber) {
   }
 }
 
-// Golden values: resumed runs and other backends must have the same noise.
-TEST(RoundingNoise, IsWhatItWas) {
+// Golden values: the noise must not change between resumed runs or backends.
+TEST(RoundingNoise, NeverChanges) {
   EXPECT_EQ(RoundingNoise(kRandom, 0)(0), 1928980289U);
   EXPECT_EQ(RoundingNoise(kRandom, 12)(345), 3979661105U);
   EXPECT_EQ(RoundingNoise(kRandom, 12)((std::int64_t{1} << 32) + 345), 386790238U);
@@ -86,7 +86,7 @@ TEST(RoundingNoise, IsUniformOverElementsAndOverUpdates) {
 }
 
 // Correlation of n pairs of independent numbers: mean 0, deviation 1 / sqrt(n).
-TEST(RoundingNoise, OfNeighboursUpdatesTensorsAndBothRoundingsIsUncorrelated) {
+TEST(RoundingNoise, IsUncorrelatedBetweenElementsUpdatesTensorsAndRoundings) {
   const auto centred = [](std::uint32_t noise) { return (noise + 0.5) / 65536.0 - 0.5; };
   const CounterRandom other(0, "transformer.wte.weighu");
   constexpr std::int64_t kPairs = 200000;

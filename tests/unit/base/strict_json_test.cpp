@@ -15,7 +15,7 @@ namespace {
 
 using testing::StartsWith;
 
-TEST(StrictJson, RefusesWhatMayBeHostile) {
+TEST(StrictJson, RejectsHostileText) {
   const auto error = [](const std::string& text) {
     EXPECT_TRUE(try_strict_json(text).is_discarded()) << text.substr(0, 20);
     return test::message_of<InputError>([&] { parse_strict_json(text, "f"); });
@@ -31,7 +31,7 @@ TEST(StrictJson, RefusesWhatMayBeHostile) {
             "f: UTF-16, not UTF-8; convert it to UTF-8: iconv -f UTF-16 -t UTF-8");
 }
 
-TEST(StrictJson, ReadsAllElse) {
+TEST(StrictJson, AcceptsEverythingElse) {
   for (const std::string& text :
        {test::nested_arrays(64), std::string(R"({"a":[1,2.5,"x",null]})")}) {
     EXPECT_EQ(parse_strict_json(text, "f").dump(), text);
@@ -39,7 +39,7 @@ TEST(StrictJson, ReadsAllElse) {
   }
 }
 
-TEST(StrictJson, OfPythonHasNullsForNumbersThatAreNotFinite) {
+TEST(StrictJson, ReadsPythonsNonFiniteNumbersAsNull) {
   const std::string big = "1" + std::string(400, '0');
   EXPECT_EQ(
       parse_python_json(

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-// A fake system: files from which this process' limits are read.
+// A fake system: files from which the limits of this process are read.
 class SystemLimits : public testing::Test {
  protected:
   SystemLimits() { file("proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable:    8388608 kB\n"); }
@@ -25,7 +25,7 @@ class SystemLimits : public testing::Test {
     test::write_file(root() / name, contents);
   }
   void group_is(const std::string& lines) const { file("proc/self/cgroup", lines); }
-  // Writes a version 2 group with its memory in MiB; a negative limit means no limit.
+  // Writes a version 2 cgroup with its memory in MiB; a negative limit means no limit.
   void memory_of(const std::string& directory, int limit, int used, int reclaimable = 0) const {
     file(directory + "/memory.max", limit < 0 ? "max\n" : std::to_string(limit * kMiB) + "\n");
     file(directory + "/memory.current", std::to_string(used * kMiB) + "\n");
@@ -53,13 +53,13 @@ const std::string kVersion2 =
     "21 20 0:19 / /proc rw - proc proc rw\n"
     "30 20 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
 
-TEST_F(SystemLimits, OfNoneAreTheMachines) {
+TEST_F(SystemLimits, DefaultToTheMachine) {
   expect_memory(8192, "");
   EXPECT_FALSE(cpu_quota(root()));
   EXPECT_EQ(available_memory(4, 0, root()).bytes, 2048 * kMiB);
 }
 
-TEST_F(SystemLimits, OfMemoryAreThoseOfTheTightestAncestor) {
+TEST_F(SystemLimits, MemoryIsLimitedByTheTightestAncestor) {
   file("proc/self/mountinfo", kVersion2);
   group_is("0::/user.slice/job.scope\n");
   const std::string slice = "sys/fs/cgroup/user.slice";
@@ -78,8 +78,8 @@ TEST_F(SystemLimits, OfMemoryAreThoseOfTheTightestAncestor) {
   expect_memory(0, "limit of the cgroup /user.slice");
 }
 
-// In a container with its own cgroup namespace, the top of the mount is the process' own group.
-TEST_F(SystemLimits, OfAContainersOwnNamespaceAreAtTheMountPoint) {
+// In a container with its own cgroup namespace, the top of the mount is the process's own group.
+TEST_F(SystemLimits, AContainersNamespaceIsAtTheMountPoint) {
   file("proc/self/mountinfo", kVersion2);
   group_is("0::/\n");
   memory_of("sys/fs/cgroup", 512, 10);
@@ -89,7 +89,7 @@ TEST_F(SystemLimits, OfAContainersOwnNamespaceAreAtTheMountPoint) {
   expect_memory(502, "limit of the cgroup /");
 }
 
-TEST_F(SystemLimits, OfVersion1AreInTheControllersOwnHierarchy) {
+TEST_F(SystemLimits, Version1HasAHierarchyPerController) {
   file("proc/self/mountinfo",
        "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
        "36 31 0:33 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
@@ -115,7 +115,7 @@ TEST_F(SystemLimits, OfVersion1AreInTheControllersOwnHierarchy) {
 }
 
 // /proc/self/cgroup has the host's path, and the mount shows only the container's part.
-TEST_F(SystemLimits, OfAContainerWithTheHostsPathAreBelowItsMount) {
+TEST_F(SystemLimits, AContainerWithTheHostsPathIsFoundBelowItsMount) {
   file("proc/self/mountinfo",
        "35 31 0:32 /docker/a\\134b /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
   const auto limit = [&](const std::string& directory, int mib) {
@@ -132,15 +132,15 @@ TEST_F(SystemLimits, OfAContainerWithTheHostsPathAreBelowItsMount) {
   expect_memory(100, "limit of the cgroup /");
 }
 
-// None of the mounts in /proc is visible, as another one was mounted over them.
-TEST_F(SystemLimits, AreFoundAtTheUsualPlaceWhereMountsAreHidden) {
+// None of the mounts in /proc is visible, because another one was mounted over them.
+TEST_F(SystemLimits, HiddenMountsAreFoundAtTheUsualPlace) {
   file("proc/self/mountinfo", "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
   group_is("0::/job\n");
   memory_of("sys/fs/cgroup/job", 70, 0);
   expect_memory(70, "limit of the cgroup /job");
 }
 
-TEST_F(SystemLimits, OfTheProcessAreItsOwnAlone) {
+TEST_F(SystemLimits, LimitsOfTheProcessAreNotShared) {
   const auto line = [](const std::string& name, const std::string& soft) {
     return name + std::string(26 - name.size(), ' ') + soft + "   unlimited   bytes\n";
   };
@@ -154,7 +154,7 @@ TEST_F(SystemLimits, OfTheProcessAreItsOwnAlone) {
   expect_memory(200, "limit of the data segment, ulimit -d");
 }
 
-TEST_F(SystemLimits, OfProcessorsAreRoundedAndAtLeastOne) {
+TEST_F(SystemLimits, CpuQuotaIsRoundedAndAtLeastOne) {
   file("proc/self/mountinfo", kVersion2);
   group_is("0::/a/b\n");
   const std::string top = "sys/fs/cgroup/a";
@@ -169,13 +169,13 @@ TEST_F(SystemLimits, OfProcessorsAreRoundedAndAtLeastOne) {
   expect_quota(3, "/a");
 }
 
-TEST_F(SystemLimits, ThatRefuseAThreadAreNamed) {
+TEST_F(SystemLimits, TheLimitThatRefusesAThreadIsNamed) {
   EXPECT_THAT(refused_thread_text(root()), HasSubstr("kernel.threads-max"));
   file("proc/self/limits", "Max processes             7        9        processes\n");
   EXPECT_THAT(
       refused_thread_text(root()),
-      HasSubstr("this user has a limit of 7 for processes and threads (ulimit -u): raise that, "
-                "or give fewer --devices"));
+      HasSubstr("this user has a limit of 7 for processes and threads (ulimit -u): raise the "
+                "limit, or give fewer --devices"));
   file("proc/self/mountinfo", kVersion2);
   group_is("0::/a/b\n");
   file("sys/fs/cgroup/a/pids.max", "20");

@@ -54,7 +54,7 @@ TEST_F(TerminalLive, NeverFillsTheWidth) {
   EXPECT_EQ(written(), "\r\x1b[K12345");
 }
 
-TEST_F(TerminalLive, IsNotDrawnMoreOftenThanEyesSee) {
+TEST_F(TerminalLive, IsNotRedrawnTooOften) {
   Terminal terminal(fd(), 80);
   terminal.progress("a", false, kStart);
   terminal.progress("b", false, kStart + 50ms);
@@ -63,7 +63,7 @@ TEST_F(TerminalLive, IsNotDrawnMoreOftenThanEyesSee) {
   EXPECT_EQ(written(), "\r\x1b[Ka\r\x1b[Kc\r\x1b[Kd");
 }
 
-TEST_F(TerminalLog, HasPlainLinesNowAndThen) {
+TEST_F(TerminalLog, HasPlainLinesAtIntervals) {
   Terminal terminal(fd(), 0);
   terminal.progress("a", false, kStart);
   terminal.progress("b", false, kStart + 9s);
@@ -84,7 +84,7 @@ class PseudoTerminal {
     close(master_);
     close(device);
   }
-  // A container may have no pseudo-terminals: nothing is mounted at /dev/pts.
+  // A container may have no pseudo-terminals, if nothing is mounted at /dev/pts.
   [[nodiscard]] bool missing() const { return device < 0; }
   PseudoTerminal(const PseudoTerminal&) = delete;
   PseudoTerminal& operator=(const PseudoTerminal&) = delete;
@@ -120,7 +120,7 @@ TEST(Terminal, FollowsTheWidthOfItsWindow) {
   EXPECT_EQ(terminal.columns(), 9);
 }
 
-TEST(Terminal, OfNoSizeThatMpirunMadeIsNotLive) {
+TEST(Terminal, OfSizeZeroUnderMpirunIsNotLive) {
   setenv("TERM", "xterm", 1);
   const PseudoTerminal window(0);
   if (window.missing()) GTEST_SKIP() << "this machine has no pseudo-terminals";
@@ -132,7 +132,7 @@ TEST(Terminal, OfNoSizeThatMpirunMadeIsNotLive) {
   unsetenv("OMPI_COMM_WORLD_SIZE");
 }
 
-TEST(Terminal, WarningsAreYellowUnlessNobodyWantsColours) {
+TEST(Terminal, WarningsAreYellowUnlessColoursAreDisabled) {
   setenv("TERM", "xterm", 1);
   const PseudoTerminal window(80);
   if (window.missing()) GTEST_SKIP() << "this machine has no pseudo-terminals";
@@ -152,7 +152,7 @@ TEST(Terminal, WarningsAreYellowUnlessNobodyWantsColours) {
 }
 // NOLINTEND(concurrency-mt-unsafe)
 
-TEST(Terminal, ThatIsGoneIsIgnored) {
+TEST(Terminal, IsIgnoredOnceItIsGone) {
   Terminal terminal(-1);
   EXPECT_NO_THROW(terminal.lines("x"));
   const int closed = open("/dev/full", O_WRONLY);
@@ -170,7 +170,7 @@ TEST(DurationText, UsesTwoUnits) {
   EXPECT_EQ(duration_text(std::numeric_limits<double>::infinity()), "?");
 }
 
-TEST(EtaText, TakesWhatIsLeftToGoOnAtTheSameRate) {
+TEST(EtaText, AssumesTheRateSoFar) {
   EXPECT_EQ(eta_text(30, 10, 20), "ETA 1m00s");
   EXPECT_EQ(eta_text(0, 10, 20), "ETA 0s");
   EXPECT_EQ(eta_text(30, 0, 20), "ETA ?");
@@ -187,7 +187,7 @@ TEST(CountText, HasThreeDigits) {
   EXPECT_EQ(count_text(std::nan("")), "?");
 }
 
-TEST(Printable, KeepsTextAndDisarmsTheRest) {
+TEST(Printable, KeepsTextAndReplacesTheRest) {
   EXPECT_EQ(printable("a\tb\nc"), "a\tb\nc");
   EXPECT_EQ(printable("\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"),
             "\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80");

@@ -25,7 +25,7 @@ namespace {
 
 using test::message_of;
 
-// While it exists no thread can be started: the default stack size is too large.
+// While this object exists, no thread can be started, because the default stack size is too large.
 class NoMoreThreads {
  public:
   NoMoreThreads() {
@@ -42,7 +42,7 @@ class NoMoreThreads {
   pthread_attr_t before_{};
 };
 
-TEST(StartThread, NamesTheLimitWhereTheSystemRefusesOne) {
+TEST(StartThread, NamesTheLimitIfTheSystemRefuses) {
   const NoMoreThreads none;
   const auto work = [](std::size_t /*i*/) {};
   for (const std::string& said : {message_of<Error>([] { start_thread([] {}).join(); }),
@@ -63,7 +63,7 @@ TEST(ParallelFor, CallsEachOnce) {
   }
 }
 
-TEST(ParallelFor, ThrowsWhatACallThrew) {
+TEST(ParallelFor, RethrowsTheExceptionOfACall) {
   for (const int threads : {1, 3}) {
     std::atomic<int> calls = 0;
     const auto work = [&](std::size_t i) {
@@ -75,7 +75,7 @@ TEST(ParallelFor, ThrowsWhatACallThrew) {
   }
 }
 
-TEST(ParallelFor, ThrowsWhatTheFirstOfSeveralThrew) {
+TEST(ParallelFor, RethrowsTheExceptionOfTheSmallestIndex) {
   for (int again = 0; again < 50; ++again) {
     std::atomic<int> waiting = 4;
     const auto work = [&](std::size_t i) {  // all four throw at once, the first a little later
@@ -88,7 +88,7 @@ TEST(ParallelFor, ThrowsWhatTheFirstOfSeveralThrew) {
   }
 }
 
-// Each case runs in a process of its own, because the setup cannot be undone.
+// Each case runs in its own process, because the setup cannot be undone.
 class SignalsDeathTest : public testing::Test {
  protected:
   SignalsDeathTest() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
@@ -103,7 +103,7 @@ class SignalsDeathTest : public testing::Test {
 
 std::atomic<int> handled_by = 0;
 
-TEST_F(SignalsDeathTest, AreHandledByAThreadThatComputesNothing) {
+TEST_F(SignalsDeathTest, AreHandledByTheSignalThread) {
   EXPECT_EXIT(
       {
         take_signals_on_own_thread();
@@ -125,7 +125,7 @@ TEST_F(SignalsDeathTest, AreHandledByAThreadThatComputesNothing) {
       testing::ExitedWithCode(0), "");
 }
 
-TEST_F(SignalsDeathTest, OfAThreadsOwnFaultsAndCallsAreItsOwn) {
+TEST_F(SignalsDeathTest, SynchronousSignalsStayWithTheirThread) {
   EXPECT_EXIT(
       {
         take_signals_on_own_thread();
@@ -142,7 +142,7 @@ TEST_F(SignalsDeathTest, OfAThreadsOwnFaultsAndCallsAreItsOwn) {
       testing::ExitedWithCode(0), "");
 }
 
-TEST_F(SignalsDeathTest, ALimitOnTheSizeOfFilesIsAnErrorOfTheWrite) {
+TEST_F(SignalsDeathTest, ExceedingTheFileSizeLimitFailsTheWrite) {
   EXPECT_EXIT(
       {
         take_signals_on_own_thread();
@@ -154,8 +154,9 @@ TEST_F(SignalsDeathTest, ALimitOnTheSizeOfFilesIsAnErrorOfTheWrite) {
       testing::ExitedWithCode(0), "");
 }
 
-// Signal state inherited at the start is kept: nohup ignores SIGHUP, a shell may block signals.
-TEST_F(SignalsDeathTest, ThatWereBlockedBeforeStayBlocked) {
+// The signal state inherited at the start is kept: nohup ignores SIGHUP, and a shell may block
+// signals.
+TEST_F(SignalsDeathTest, SignalsBlockedBeforeStayBlocked) {
   EXPECT_EXIT(
       {
         sigset_t one;

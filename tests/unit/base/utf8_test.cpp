@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// A code point in the form for its size.
+// The UTF-8 encoding of a code point, by its size.
 std::string encoded(std::uint32_t code) {
   const auto byte = [](std::uint32_t value) { return static_cast<char>(value); };
   const auto tail = [&](int shift) { return byte(0x80U | ((code >> shift) & 0x3FU)); };
@@ -19,14 +19,14 @@ std::string encoded(std::uint32_t code) {
   return {byte(0xF0U | code >> 18), tail(12), tail(6), tail(0)};
 }
 
-TEST(Utf8, TakesEveryCharacterAndNoSurrogate) {
+TEST(Utf8, AcceptsEveryCharacterButNoSurrogate) {
   for (std::uint32_t code = 0; code < 0x120000; ++code)
     ASSERT_EQ(is_utf8("a" + encoded(code) + "b"),
               code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF))
         << code;
 }
 
-TEST(Utf8, RefusesEveryPrefixAndEveryLongerForm) {
+TEST(Utf8, RejectsPrefixesAndOverlongForms) {
   for (const std::string_view whole : {"\u00e9"sv, "\u20ac"sv, "\U0001F600"sv})
     for (std::size_t size = 1; size < whole.size(); ++size) {
       EXPECT_FALSE(is_utf8(whole.substr(0, size)));

@@ -138,7 +138,7 @@ TEST(CommandLine, AutoMakesAnOptionAutomaticAgain) {
   testing::internal::CaptureStderr();
   EXPECT_FALSE(train({"--config", file, "--devices", "2"}).batch.device_rows);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              HasSubstr(":2: device-batch-size 16 is ignored, as --devices is given"));
+              HasSubstr(":2: device-batch-size 16 is ignored because --devices is given"));
   test::write_file(file, "batch_size = 3");
   EXPECT_THAT(train_error({"--config", file}), HasSubstr("nanoGPT's, here --device-batch-size"));
 }
@@ -233,7 +233,7 @@ TEST(CommandLine, RefusesUnknownOptionsAndSuggests) {
   EXPECT_THAT(error_of({"eval", "--batch-size=4"}),
               HasSubstr("unknown option --batch-size; did you mean"));
   EXPECT_EQ(train_error({"--xyzzy", "1"}),
-            "train: unknown option --xyzzy (muograph train --help-all lists them)");
+            "train: unknown option --xyzzy (muograph train --help-all lists the options)");
   EXPECT_THAT(train_error({"-d", "4"}), HasSubstr("unknown option -d"));
   EXPECT_THAT(error_of({"eval", "--checkpont", "x"}), HasSubstr("did you mean --checkpoint?"));
   EXPECT_EQ(error_of({"doctor", "now"}), "doctor: unexpected argument 'now'");
@@ -247,11 +247,11 @@ TEST(CommandLine, ARooflineIsAKindOfPlan) {
   EXPECT_EQ(plan.kind, trainer::PlanKind::kRoofline);
   EXPECT_EQ(plan.roofline, "h100");
   EXPECT_EQ(plan.measured, "f");
-  EXPECT_THAT(error_of({"plan", "--roofline", "h100", "--compare"}), HasSubstr("give one of"));
+  EXPECT_THAT(error_of({"plan", "--roofline", "h100", "--compare"}), HasSubstr("give only one of"));
   EXPECT_THAT(error_of({"plan", "--measured", "f"}), HasSubstr("--measured needs --roofline"));
 }
 
-TEST(CommandLine, ReportTakesRunsWithoutTheirOption) {
+TEST(CommandLine, ReportTakesRunsAsPositionalArguments) {
   const auto report = std::get<ReportOptions>(parse({"report", "a", "b", "-o", "page.html", "c"}));
   EXPECT_THAT(report.runs, ElementsAre("a", "b", "c"));
   EXPECT_EQ(report.out, "page.html");
@@ -262,7 +262,7 @@ TEST(CommandLine, ReportTakesRunsWithoutTheirOption) {
   EXPECT_EQ(error_of({"report"}),
             "report: RUN... is required: run directories, as in muograph report runs/d12");
   EXPECT_EQ(error_of({"report", "a", "-p", "x"}),
-            "report: unknown option -p (muograph report --help lists them)");
+            "report: unknown option -p (muograph report --help lists the options)");
 }
 
 TEST(CommandLine, ReportFollowsWithoutWriting) {
@@ -278,7 +278,7 @@ TEST(CommandLine, ReportFollowsWithoutWriting) {
     EXPECT_THAT(error_of({"report", "a", "--follow", "--port", port}), HasSubstr("--port: '"));
 }
 
-TEST(CommandLine, RefusesBackendsThatThereAreNot) {
+TEST(CommandLine, RejectsUnknownBackends) {
   EXPECT_EQ(train_error({"--backend", "hip"}),
             "--backend: 'hip' is unknown: give auto, host, cuda");
 }
@@ -293,7 +293,7 @@ TEST(CommandLine, RefusesUnknownCommandsAndSuggests) {
   EXPECT_THAT(error_of({}), HasSubstr("no command"));
 }
 
-TEST(CommandLine, RefusesWrongValuesNamingOptionValueAndRange) {
+TEST(CommandLine, RejectsInvalidValuesWithOptionValueAndRange) {
   EXPECT_EQ(train_error({"--depth", "0"}), "--depth: '0' is out of range: give from 1 to 1024");
   EXPECT_EQ(train_error({"--depth", "-4"}), "--depth: '-4' is out of range: give from 1 to 1024");
   EXPECT_EQ(train_error({"--depth", "four"}), "--depth: 'four' is not a whole number");
@@ -321,10 +321,10 @@ TEST(CommandLine, RefusesMissingValues) {
   EXPECT_EQ(train_error({"--depth"}), "train: --depth N needs a value");
   EXPECT_EQ(error_of({"train", "--n_layer"}), "train: --n-layer N needs a value");
   EXPECT_THAT(error_of({"train"}), HasSubstr("--data is required"));
-  EXPECT_THAT(error_of({"eval"}), HasSubstr("DIR is required: a checkpoint, or a run directory"));
+  EXPECT_THAT(error_of({"eval"}), HasSubstr("DIR is required: checkpoint, or run directory"));
 }
 
-TEST(CommandLine, TakesTheLastOfRepeatedOptionsAndSaysSo) {
+TEST(CommandLine, UsesTheLastOfRepeatedOptionsWithANote) {
   testing::internal::CaptureStderr();
   const TrainOptions o =
       train({"--depth", "4", "--out", "a", "--depth=6", "--data", "more", "--depth", "5",
@@ -339,7 +339,7 @@ TEST(CommandLine, TakesTheLastOfRepeatedOptionsAndSaysSo) {
             "--depth: 'five' is not a whole number");
 }
 
-TEST(CommandLine, TakesWordsBehindTwoDashesAsTheyAre) {
+TEST(CommandLine, TakesWordsAfterTwoDashesLiterally) {
   EXPECT_THAT(std::get<trainer::TokenizeOptions>(
                   parse({"tokenize", "--tokenizer", "byte", "--out", "o", "--", "-x.txt", "--out"}))
                   .data,
@@ -349,7 +349,7 @@ TEST(CommandLine, TakesWordsBehindTwoDashesAsTheyAre) {
   EXPECT_THAT(error_of({"train", "--", "--data"}), HasSubstr("--data"));
 }
 
-TEST(CommandLine, TakesARunWithoutItsOptionsName) {
+TEST(CommandLine, TakesARunAsPositionalArgument) {
   const auto sample = std::get<SampleOptions>(parse({"sample", "run", "--prompt", "a"}));
   EXPECT_EQ(sample.checkpoint, "run");
   EXPECT_EQ(std::get<EvalOptions>(parse({"eval", "--devices", "2", "run"})).checkpoint, "run");
@@ -367,7 +367,7 @@ TEST(CommandLine, TakesARunWithoutItsOptionsName) {
               HasSubstr("Usage: muograph eval DIR [OPTIONS]"));
 }
 
-TEST(CommandLine, RefusesTextThatIsNoUtf8) {
+TEST(CommandLine, RejectsInvalidUtf8) {
   EXPECT_THAT(train_error({"--out", "a\xFF"}), HasSubstr("is not UTF-8"));
   EXPECT_THAT(error_of({"train", "--data", "\xC3"}), HasSubstr("is not UTF-8"));
 }
@@ -389,12 +389,12 @@ TEST(ConfigFile, IsOverruledByTheCommandLine) {
   EXPECT_EQ(given.batch.iterations, 7);
 }
 
-TEST(ConfigFile, MayBeOneThatComesAlong) {
+TEST(ConfigFile, MayBeAnInstalledOne) {
   EXPECT_EQ(trainer::find_config("d4-cpu.toml"),
             std::filesystem::path(test::source_directory()) / "configs/d4-cpu.toml");
   EXPECT_THAT(
       test::message_of<InputError>([] { return trainer::find_config("no_such.toml").string(); }),
-      HasSubstr("--config no_such.toml: no such file; installed are bench_n.toml, "));
+      HasSubstr("--config no_such.toml: no such file; installed files: bench_n.toml, "));
   EXPECT_EQ(trainer::find_config("./d4-cpu.toml"), "./d4-cpu.toml");
 }
 
@@ -415,7 +415,7 @@ TEST(ConfigFile, LosesValuesThatAnOptionOfTheCommandLineReplaces) {
   EXPECT_EQ(plain.value_or(&model::GptConfig::seq_len, 0), 64);
 }
 
-TEST(ConfigFile, RefusesUnknownKeysAndWrongValuesWithFileAndLine) {
+TEST(ConfigFile, RejectsUnknownKeysAndInvalidValuesWithFileAndLine) {
   test::TemporaryDirectory directory;
   const std::string file = directory.path() / "c.toml";
   const auto error = [&](const std::string& text) {
@@ -430,7 +430,7 @@ TEST(ConfigFile, RefusesUnknownKeysAndWrongValuesWithFileAndLine) {
   EXPECT_THAT(train_error({"--config", directory.path()}), HasSubstr("is a directory"));
 }
 
-TEST(ConfigFile, WritesWhatItReadsBack) {
+TEST(ConfigFile, RoundTrips) {
   TrainOptions options;
   options.data.paths = {"a \"b\"", "c\\d", "\xC3\xA9"};
   options.model.set(&model::GptConfig::n_embd, 384);

@@ -41,7 +41,7 @@ TEST(Help, HasExamplesThatAreCommands) {
   }
 }
 
-TEST(Help, IsWhatAWordAskedFor) {
+TEST(Help, WordHelpEqualsOptionHelp) {
   const auto text = [](const std::string& line) {
     return std::get<Answer>(parse(words_of(line))).text;
   };

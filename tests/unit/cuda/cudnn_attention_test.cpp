@@ -22,8 +22,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// cuDNN makes plans for a described GPU if it finds a driver to load kernels with: here the fake
-// one, so these tests run in a child process with that driver on its library path.
+// cuDNN makes plans for a described GPU if it finds a driver that can load kernels. Here that is
+// the fake driver, so these tests run in a child process with the fake driver on its library path.
 constexpr const char* kChild = "MUO_TEST_FAKE_DRIVER";
 
 std::filesystem::path this_program() { return std::filesystem::read_symlink("/proc/self/exe"); }
@@ -50,7 +50,7 @@ void with_fake_driver(const std::function<void()>& body) {
   in_child(folder, body);
 }
 
-// A Hopper GPU with 132 multiprocessors, in cuDNN 9's own format.
+// A Hopper GPU with 132 multiprocessors, in the format of cuDNN 9.
 const cuda::DescribedGpu kHopper{.capability = 90, .properties = R"({
   "cudaDeviceId": 0, "deviceVer": 900, "driverVer": 13000, "deviceName": "Hopper",
   "multiProcessorCount": 132, "warpSize": 32, "pciDeviceId": 0, "isTccDriver": 0,
@@ -103,7 +103,7 @@ TEST(SlowCudnnAttention, HasPlansForEveryWindowAndGroupAndHeadSize) {
   });
 }
 
-TEST(CudnnAttention, DeterministicGradientsNeedMemoryOfTheScores) {
+TEST(CudnnAttention, DeterministicGradientsNeedMemoryForTheScores) {
   with_fake_driver([] {
     const AttentionProblem p = problem(64, 12, kPlain);
     const auto workspace = [&](AttentionDirection direction, bool deterministic) {
@@ -121,9 +121,9 @@ TEST(CudnnAttention, DeterministicGradientsNeedMemoryOfTheScores) {
   });
 }
 
-// With cuDNN's own results: a step of depth 12 with 32 rows uses our own backward only because
+// With cuDNN's own answers: a step of depth 12 with 32 rows uses our own backward pass only because
 // deterministic gradients need 1.5 GiB.
-TEST(CudnnAttention, WhatItSaysOfDepth12DecidesEachDirection) {
+TEST(CudnnAttention, ItsAnswersForDepth12DecideEachDirection) {
   with_fake_driver([] {
     AttentionSize size{.b = 32,
                        .t = 2048,
@@ -153,7 +153,7 @@ TEST(CudnnAttention, WhatItSaysOfDepth12DecidesEachDirection) {
   });
 }
 
-TEST(CudnnAttention, SaysWhatItRefuses) {
+TEST(CudnnAttention, ReportsUnsupportedSizes) {
   with_fake_driver([] {
     const auto refusal = [](const AttentionProblem& p, AttentionDirection direction) {
       return cuda::cudnn_attention_support_on(p, direction, true, kHopper).why_not;
@@ -168,7 +168,7 @@ TEST(CudnnAttention, SaysWhatItRefuses) {
 }
 
 // Sizes used in tests of kernels and models, and limits.
-TEST(CudnnAttention, TheSimtTiersStandInTakesWhatItTakes) {
+TEST(CudnnAttention, TheSimtTiersStandInSupportsTheSameSizes) {
   with_fake_driver([] {
     std::vector<AttentionProblem> problems;
     for (const std::int64_t h : {1, 8, 17, 20, 24, 40, 64, 72, 128, 136, 256, 264})
@@ -187,7 +187,7 @@ TEST(CudnnAttention, TheSimtTiersStandInTakesWhatItTakes) {
   });
 }
 
-TEST(CudnnAttention, SaysWhenCudnnDoesNotLoad) {
+TEST(CudnnAttention, ReportsThatCudnnDoesNotLoad) {
   if (cuda::cudnn_missing().starts_with("this build")) GTEST_SKIP() << cuda::cudnn_missing();
   const test::TemporaryDirectory directory;
   test::write_file(directory.path() / "libcudnn.so.9", "not a library");

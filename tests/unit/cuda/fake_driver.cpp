@@ -1,6 +1,6 @@
-// A driver that accepts every kernel and runs none, built as libcuda.so.1: with it cuDNN makes its
+// A driver that accepts every kernel and runs none, built as libcuda.so.1. With it, cuDNN makes its
 // plans, including compilation, on a machine without a GPU (cudnn_attention_test.cpp). It has only
-// the functions that cuDNN looks up; all but loading fail, as in the toolkit's stub.
+// the functions that cuDNN looks up; all of them except loading fail, as in the toolkit's stub.
 namespace {
 
 int some_object;

@@ -37,8 +37,8 @@ GemmAlgorithm algorithm(int id) {
 
 class GemmAlgorithmsFile : public ::testing::Test {
  protected:
-  // Saves a table of two entries, replaces `was` by `is` in its text, and returns the result of
-  // `load`.
+  // Saves a table of two entries, replaces `was` by `is` in its text, and returns the
+  // result of loading it.
   std::string load_with(const std::string& was, const std::string& is) {
     GemmAlgorithms made;
     made.record(kHere, "p", algorithm(3));
@@ -46,7 +46,7 @@ class GemmAlgorithmsFile : public ::testing::Test {
     made.save(path);
     std::string text = test::read_file(path);
     const std::size_t at = text.find(was);
-    EXPECT_NE(at, std::string::npos) << was << " is not in " << text;
+    EXPECT_NE(at, std::string::npos) << "'" << was << "' is not in " << text;
     if (at != std::string::npos) text.replace(at, was.size(), is);
     test::write_file(path, text);
     return test::message_of<InputError>([&] { GemmAlgorithms().load(path, kHere); });
@@ -69,9 +69,9 @@ TEST_F(GemmAlgorithmsFile, RestoresEveryBit) {
   EXPECT_EQ(loaded.find(kHere, "third"), std::nullopt);
 }
 
-TEST(GemmAlgorithms, OfAnotherProcessTakeTheirPlace) {
+TEST(GemmAlgorithms, AreReplacedByThoseOfAnotherProcess) {
   GemmAlgorithms theirs, ours;
-  EXPECT_TRUE(ours.adopt(theirs.text(), kHere));  // nothing measured
+  EXPECT_TRUE(ours.adopt(theirs.text(), kHere));  // nothing was measured
   theirs.record(kHere, "p", algorithm(1));
   theirs.record(kHere, "q", algorithm(2));
   ours.record(kHere, "p", algorithm(3));
@@ -105,9 +105,9 @@ TEST_F(GemmAlgorithmsFile, IsNotUsedWithAnotherLibraryOrGpu) {
   }
 }
 
-// Two runs that share a file: the last writer keeps the other's entries, and its own where both
-// have one.
-TEST_F(GemmAlgorithmsFile, KeepsWhatOthersAdded) {
+// Two runs share a file. The last writer keeps the entries of the other run, and its own if
+// both have an entry.
+TEST_F(GemmAlgorithmsFile, KeepsEntriesThatOthersAdded) {
   GemmAlgorithms one, two;
   for (GemmAlgorithms* each : {&one, &two})
     each->use({.path = path}, kHere);
@@ -121,7 +121,7 @@ TEST_F(GemmAlgorithmsFile, KeepsWhatOthersAdded) {
   loaded.load(path, kHere);
   EXPECT_EQ(loaded.find(kHere, "p"), algorithm(1));
   EXPECT_EQ(loaded.find(kHere, "q"), algorithm(3));
-  // `fresh`: measured again; other entries stay.
+  // `fresh`: everything is measured again; other entries stay.
   GemmAlgorithms fresh;
   fresh.use({.path = path, .fresh = true, .required = false}, kHere);
   EXPECT_EQ(fresh.size(), 0);
@@ -138,7 +138,7 @@ TEST_F(GemmAlgorithmsFile, KeepsWhatOthersAdded) {
   EXPECT_EQ(loaded.size(), 3);
 }
 
-TEST_F(GemmAlgorithmsFile, WhatIsNoTableIsRefused) {
+TEST_F(GemmAlgorithmsFile, RefusesFilesThatAreNotTables) {
   EXPECT_THAT(test::message_of<InputError>([&] { GemmAlgorithms().load(path, kHere); }),
               HasSubstr("gemm.json: cannot be read"));
   EXPECT_EQ(load_with("\"p\"", "\"r\""), "no exception");
@@ -152,7 +152,7 @@ TEST_F(GemmAlgorithmsFile, WhatIsNoTableIsRefused) {
   EXPECT_THAT(load_with("\"words\": [", "\"words\": [\"0x0\","), HasSubstr("9 words, expected 8"));
 }
 
-TEST_F(GemmAlgorithmsFile, ThatCannotBeWrittenLeavesTheOldOne) {
+TEST_F(GemmAlgorithmsFile, AFailedWriteKeepsTheOldFile) {
   GemmAlgorithms made;
   made.record(kHere, "p", algorithm(1));
   made.save(path);
@@ -163,7 +163,7 @@ TEST_F(GemmAlgorithmsFile, ThatCannotBeWrittenLeavesTheOldOne) {
   EXPECT_EQ(test::read_file(path), before);
 }
 
-TEST(GemmAlgorithms, AreOfOneEnvironment) {
+TEST(GemmAlgorithms, BelongToOneEnvironment) {
   GemmAlgorithms table;
   table.record(kHere, "p", algorithm(1));
   const GemmEnvironment other{.library = kHere.library, .gpu = "Another GPU"};

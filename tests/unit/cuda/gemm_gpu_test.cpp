@@ -18,7 +18,7 @@ namespace {
 using test::HostTensor;
 using test::random_tensor;
 
-// With MUO_TEST_BACKEND=cuda on a GPU, with simt against the stand-in for cuBLASLt.
+// Runs with MUO_TEST_BACKEND=cuda on a GPU, and with simt on the stand-in for cuBLASLt.
 class GemmOnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -29,8 +29,8 @@ class GemmOnGpu : public ::testing::Test {
   void TearDown() override { cuda::gemm_algorithms().set_measuring(false); }
 };
 
-// Sizes that no other test uses, as plans are kept for the life of the process.
-TEST_F(GemmOnGpu, MeasuresAProblemOnceAndLeavesItsTensorsAlone) {
+// Sizes that no other test uses, because plans are kept for the life of the process.
+TEST_F(GemmOnGpu, MeasuresAProblemOnceWithoutChangingItsTensors) {
   const HostTensor a = random_tensor({200, 328}, "a").rounded(DType::kBF16);
   const HostTensor b = random_tensor({136, 328}, "b").rounded(DType::kBF16);
   const HostTensor c = random_tensor({200, 136}, "c").rounded(DType::kBF16);
@@ -63,8 +63,8 @@ TEST(GemmMeasuring, RepeatsAProductForAMillisecondButAtMostAHundredTimes) {
   EXPECT_EQ(cuda::measuring_repeats(0.0F), 100);
 }
 
-// Its handle is created and its kernel loaded during the capture.
-TEST_F(GemmOnGpu, AProductMayFirstComeInACapture) {
+// The handle of the product is created, and its kernel loaded, during the capture.
+TEST_F(GemmOnGpu, AProductMayFirstOccurInACapture) {
   cuda::gemm_algorithms().set_measuring(false);
   const HostTensor a = random_tensor({56, 136}, "a").rounded(DType::kBF16);
   const HostTensor b = random_tensor({136, 24}, "b").rounded(DType::kBF16);

@@ -29,7 +29,7 @@ std::vector<float> random(std::int64_t count, const char* name) {
   return out;
 }
 
-// Element (row, column) of op(x) for matrix `batch`, in the library's column-major layout.
+// Returns element (row, column) of op(x) for matrix `batch`, in the library's column-major layout.
 float at(const std::vector<float>& data, const ColumnMajorMatrix& x, std::int64_t batch,
          std::int64_t row, std::int64_t column) {
   if (x.transpose) std::swap(row, column);
@@ -38,7 +38,8 @@ float at(const std::vector<float>& data, const ColumnMajorMatrix& x, std::int64_
   return data.at(static_cast<std::size_t>(batch * x.stride + column * x.leading + row));
 }
 
-// The product as cuBLASLt computes it from the description: d = op(first) op(second), column-major.
+// Computes the product as cuBLASLt does from the description: d = op(first) op(second),
+// column-major.
 std::vector<float> multiply(const ColumnMajorProblem& p, const std::vector<float>& first,
                             const std::vector<float>& second, std::int64_t batch, std::int64_t k) {
   std::vector<float> d(static_cast<std::size_t>(batch * p.result.rows * p.result.columns));
@@ -54,7 +55,7 @@ std::vector<float> multiply(const ColumnMajorProblem& p, const std::vector<float
   return d;
 }
 
-TEST(GemmProblem, ColumnMajorLibrariesAreAskedForTheSameProduct) {
+TEST(GemmProblem, DescribesTheSameProductForColumnMajorLibraries) {
   constexpr std::int64_t kM = 3, kN = 5, kK = 4;
   for (const std::int64_t batch : {1, 2})
     for (const bool transpose_a : {false, true})
@@ -81,9 +82,9 @@ TEST(GemmProblem, ColumnMajorLibrariesAreAskedForTheSameProduct) {
       }
 }
 
-// Rows 2 and 3 of op(a) times the first four columns of op(b), where all matrices are 5 x 5 but the
-// last.
-TEST(GemmProblem, OfARunOfRowsLeavesOutWhatIsBesideIt) {
+// Rows 2 and 3 of op(a) times the first four columns of op(b), where all matrices except
+// the last are 5 x 5.
+TEST(GemmProblem, OfARunOfRowsExcludesTheOtherRows) {
   constexpr std::int64_t kWhole = 5, kBatch = 2, kK = 3, kRow = 2;
   for (const bool transpose : {false, true}) {
     const auto x = random(kBatch * kWhole * kK, "x");
@@ -122,7 +123,7 @@ TEST(GemmProblem, OfARunOfRowsLeavesOutWhatIsBesideIt) {
   }
 }
 
-TEST(GemmProblem, SaysWhereTheAddendComesFrom) {
+TEST(GemmProblem, StatesTheSourceOfTheAddend) {
   const std::vector<float> c(12), d(12), a(6), b(8);
   GemmArgs args{.d = tensor(d, {3, 4}), .a = tensor(a, {3, 2}), .b = tensor(b, {2, 4})};
   args.beta = 2.0F;
@@ -135,7 +136,7 @@ TEST(GemmProblem, SaysWhereTheAddendComesFrom) {
   EXPECT_EQ(cuda::problem_of(args).addend, GemmProblem::Addend::kNone);
 }
 
-TEST(GemmProblem, DependsOnAddressesByTheWidthOfAccessesOnly) {
+TEST(GemmProblem, DependsOnAddressesOnlyByTheWidthOfAccesses) {
   alignas(256) static float memory[4096];
   const auto at_bytes = [](std::int64_t offset, const Shape& shape) {
     return Tensor{.data = reinterpret_cast<std::byte*>(memory) + offset, .shape = shape};

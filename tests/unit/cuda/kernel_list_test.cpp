@@ -22,8 +22,8 @@ TEST(KernelList, HasEveryKernelOnce) {
     EXPECT_TRUE(functions.contains(kernel)) << "a kernel of collectives";
 }
 
-// nvcc registers the kernels of a file together, and includes the file's name in theirs.
-TEST(KernelList, HasThoseOfEveryFile) {
+// nvcc registers the kernels of a file together, and their names contain the name of the file.
+TEST(KernelList, HasTheKernelsOfEveryFile) {
   int files = 0;
   for (const char* room : {"/src/kernels/cuda", "/src/runtime/cuda"})
     for (const auto& entry : std::filesystem::directory_iterator(test::source_directory() + room)) {

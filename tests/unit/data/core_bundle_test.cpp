@@ -71,7 +71,7 @@ TEST(CoreBundle, IsReadAndRenderedAsByNanochat) {
 }
 
 // Also compares the scored tokens with nanochat's start and end indices.
-TEST(CoreBundle, IsScoredWhereNanochatScoresIt) {
+TEST(CoreBundle, IsScoredAsByNanochat) {
   const std::vector<CoreTask> tasks = read_core_bundle(golden() / "bundle", 8);
   const auto bytes = open_tokenizer("byte");
   std::map<std::string, TokenTask> tokenized;
@@ -150,9 +150,9 @@ class BrokenBundle : public testing::Test {
   TempDir dir_;
 };
 
-TEST_F(BrokenBundle, IsWholeAtFirst) { EXPECT_EQ(message(), "no exception"); }
+TEST_F(BrokenBundle, IsValidAtFirst) { EXPECT_EQ(message(), "no exception"); }
 
-TEST_F(BrokenBundle, NamesWhatIsWrongInAnItem) {
+TEST_F(BrokenBundle, ErrorsNameTheFaultInAnItem) {
   expect("eval_data/a.jsonl", "", ": the file is empty");
   expect("eval_data/a.jsonl", "{\"query\": \"q\", \"choices\": [\"x\", \"y\"]}\n",
          ": line 1: \"gold\" is missing");
@@ -161,21 +161,21 @@ TEST_F(BrokenBundle, NamesWhatIsWrongInAnItem) {
   expect("eval_data/a.jsonl", "{\"query\": \"q\", \"choices\": [\"x\", \"y\"], \"gold\": -1}\n",
          ": line 1: \"gold\" is -1, not a whole number from 0 to 1");
   expect("eval_data/a.jsonl", "{\"query\": \"q\", \"choices\": [\"x\"], \"gold\": 0}\n",
-         ": line 1: \"choices\" is not a list of two texts or more");
+         ": line 1: \"choices\" is not a list of two or more texts");
   expect("eval_data/a.jsonl", "{\"query\": \"q\", \"choices\": [\"x\", null], \"gold\": 0}\n",
-         ": line 1: \"choices\" is not a list of two texts or more");
+         ": line 1: \"choices\" is not a list of two or more texts");
   expect("eval_data/b.jsonl", "{\"context_options\": [\"x\", \"y\"], \"gold\": 0}\n",
          ": line 1: \"continuation\" is missing");
   expect("eval_data/c.jsonl",
          "{\"context\": \"x\", \"continuation\": \"y\"}\n{\"context\": 1.5, \"continuation\": "
          "\"y\"}\n",
-         ": line 2: \"context\" is number, not a text");
+         ": line 2: \"context\" is of type number, not a text");
   expect("eval_data/c.jsonl", "[1]\n", ": line 1: not a JSON object");
   write("eval_data/c.jsonl", "{\"context\": \"x\", \"continuation\": \"y\"}\n\n");
   EXPECT_THAT(message(), HasSubstr("c.jsonl: line 2: malformed JSON"));
 }
 
-TEST_F(BrokenBundle, NamesWhatIsWrongWithTasks) {
+TEST_F(BrokenBundle, ErrorsNameTheFaultInATask) {
   expect("core.yaml", yaml_with("schema", "riddle"),
          ": line 3: b: icl_task_type \"riddle\" is unknown: expected multiple_choice, schema or "
          "language_modeling");
@@ -194,13 +194,13 @@ TEST_F(BrokenBundle, NamesWhatIsWrongWithTasks) {
                "\" leaves the bundle: give a path below its eval_data");
 }
 
-TEST_F(BrokenBundle, NamesMissingBaselinesAndFiles) {
+TEST_F(BrokenBundle, ErrorsNameMissingBaselinesAndFiles) {
   expect("eval_meta_data.csv", "Eval Task,Random baseline\na,25\nc,0\n",
-         ": no baseline of the task b");
+         ": no baseline for the task b");
   expect("eval_meta_data.csv", "Eval Task,Random baseline\na,25\nb,x\nc,0\n",
-         ": line 3: the random baseline of b is not a number from 0 to below 100");
+         ": line 3: the random baseline of b is not a number in [0, 100)");
   expect("eval_meta_data.csv", "Eval Task,Random baseline\na,25\nb,100\nc,0\n",
-         ": line 3: the random baseline of b is not a number from 0 to below 100");
+         ": line 3: the random baseline of b is not a number in [0, 100)");
   expect("eval_meta_data.csv", "Eval Task,Baseline\na,25\n",
          ": line 1: no column \"Random baseline\"");
   expect("eval_meta_data.csv", "", ": the file is empty");
@@ -208,14 +208,14 @@ TEST_F(BrokenBundle, NamesMissingBaselinesAndFiles) {
   EXPECT_THAT(message(), HasSubstr("eval_data/b.jsonl"));
 }
 
-TEST_F(BrokenBundle, WantsExamplesForTheShots) {
+TEST_F(BrokenBundle, RequiresExamplesForTheShots) {
   EXPECT_EQ(message(2), "no exception");
   EXPECT_THAT(message(1),
-              HasSubstr("c.jsonl: 1 solved examples before each need at least 2 examples, but "
+              HasSubstr("c.jsonl: 1 few-shot examples before each need at least 2 examples, but "
                         "there are 1; give more by --max-per-task, or fewer by num_fewshot"));
 }
 
-TEST_F(BrokenBundle, WantsContinuationsOfSomeTokens) {
+TEST_F(BrokenBundle, RequiresContinuationsWithTokens) {
   write("eval_data/c.jsonl",
         "{\"context\": \"x\", \"continuation\": \"y\"}\n{\"context\": \"x\", \"continuation\": "
         "\"\"}\n");
@@ -224,7 +224,7 @@ TEST_F(BrokenBundle, WantsContinuationsOfSomeTokens) {
   const auto bytes = open_tokenizer("byte");
   EXPECT_THAT(
       message_of<InputError>([&] { tokenize_core(tasks.back(), *bytes, kBosToken, 99, 1); }),
-      EndsWith("c.jsonl: line 2: its continuation adds no tokens"));
+      EndsWith("c.jsonl: line 2: the continuation adds no tokens"));
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ std::vector<InputFile> named(const std::vector<fs::path>& paths) {
   return files;
 }
 
-// All documents, each with its location.
+// Returns all documents, each with its location.
 std::vector<std::string> read_all(const std::vector<fs::path>& files, std::int64_t batch_bytes,
                                   const std::string& field = "text") {
   DocumentReader reader(named(files), {.field = field, .batch_bytes = batch_bytes});
@@ -67,7 +67,7 @@ std::vector<std::string> read_all(const std::vector<fs::path>& files, std::int64
   return out;
 }
 
-TEST(DocumentReader, GivesFilesAndLinesInTheirOrder) {
+TEST(DocumentReader, ReturnsFilesAndLinesInTheirOrder) {
   const TempDir dir;
   const std::string lines =
       "{\"text\": \"one\", \"id\": 1}\n\n{\"id\": 2, \"text\": \"tw\\u00f6\\n\"}\r\n{\"text\": "
@@ -89,7 +89,7 @@ TEST(DocumentReader, GivesFilesAndLinesInTheirOrder) {
         << batch_bytes;
 }
 
-TEST(DocumentReader, KeepsToItsBatchesAndCountsInput) {
+TEST(DocumentReader, RespectsItsBatchSizeAndCountsInput) {
   const TempDir dir;
   std::string lines;
   for (int i = 0; i < 1000; ++i)
@@ -119,7 +119,7 @@ TEST(DocumentReader, KeepsToItsBatchesAndCountsInput) {
   }
 }
 
-TEST(DocumentReader, BoundsWhatLiesInMemory) {
+TEST(DocumentReader, BoundsItsMemory) {
   constexpr std::int64_t kMax = 1000;
   const TempDir dir;
   const std::string fits = "{\"text\": \"a\"}\n" + std::string(kMax, ' ') + "\n";
@@ -146,7 +146,7 @@ TEST(DocumentReader, BoundsWhatLiesInMemory) {
   }
 }
 
-TEST(DocumentReader, SaysWhereALineIsWrong) {
+TEST(DocumentReader, NamesTheMalformedLine) {
   const TempDir dir;
   const auto error = [&](std::string_view lines, const std::string& field = "text") {
     const fs::path file = dir.write("x.jsonl", lines);
@@ -168,7 +168,7 @@ TEST(DocumentReader, SaysWhereALineIsWrong) {
   EXPECT_THAT(error(R"({"text": 1e400})"), HasSubstr("x.jsonl: line 1: field 'text' is not a"));
 }
 
-// All texts that the reader returns.
+// Returns all texts of the reader.
 std::vector<std::string> texts_of(DocumentReader& reader) {
   std::vector<std::string> out;
   DocumentBatch batch;
@@ -178,8 +178,8 @@ std::vector<std::string> texts_of(DocumentReader& reader) {
   return out;
 }
 
-// A named file is an error; one found in a folder is left out and counted.
-TEST(DocumentReader, TakesOnlyWhatIsAsItsNameSays) {
+// If the user named the file, it is an error; a file found in a folder is left out and counted.
+TEST(DocumentReader, RefusesFilesThatContradictTheirNames) {
   const TempDir dir;
   const std::string line = "{\"text\": \"good\"}\n", utf16("a\0b\0", 4);
   const auto refused = [&](const std::string& name, const std::string& contents,
@@ -243,7 +243,7 @@ std::string read_bytes(const fs::path& path, std::size_t step) {
   return out;
 }
 
-TEST(ByteSource, UnpacksMembersAndFramesInAnySteps) {
+TEST(ByteSource, DecompressesMembersAndFramesInAnySteps) {
   const TempDir dir;
   std::string text;
   for (int i = 0; i < 40'000; ++i)
@@ -261,7 +261,7 @@ TEST(ByteSource, UnpacksMembersAndFramesInAnySteps) {
   }
 }
 
-TEST(ByteSource, RefusesWhatGrowsAsNoTextDoes) {
+TEST(ByteSource, RefusesDecompressionBombs) {
   const TempDir dir;
   const std::string text(64 << 20, 'x');
   for (const auto& [name, packed] : {std::pair{"a.gz", gzip(text)}, {"a.zst", zstandard(text)}}) {
@@ -272,7 +272,7 @@ TEST(ByteSource, RefusesWhatGrowsAsNoTextDoes) {
   }
 }
 
-TEST(ByteSource, NamesAFileThatIsCutOffOrDamaged) {
+TEST(ByteSource, NamesATruncatedOrDamagedFile) {
   const TempDir dir;
   std::string text;
   for (int i = 0; i < 5000; ++i)

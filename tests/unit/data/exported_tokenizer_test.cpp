@@ -38,7 +38,7 @@ TEST(ExportedTokenizer, OfBytesHasOneTokenForEach) {
   EXPECT_EQ(encode(read, text), encode(*bytes, text));
 }
 
-TEST(ExportedTokenizer, IsTheSameButForTheStartOfTexts) {
+TEST(ExportedTokenizer, IsTheSameExceptAtTheStartOfTexts) {
   const std::string golden = test::source_directory() + "/tests/golden/tokenizer/tokenizer.json";
   const std::string text = test::read_file(golden);
   const std::string with_start = with_document_start(text, {.text = "<|\"bos|>", .id = 700});

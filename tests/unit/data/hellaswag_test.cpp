@@ -35,7 +35,7 @@ std::vector<std::vector<std::int32_t>> rows_of(const TokenTask& task) {
 }
 
 // The two golden files have the same examples; tokens are bytes.
-TEST(HellaSwag, FilesOfTextAndOfTokensAreTheSame) {
+TEST(HellaSwag, FilesOfTextAndOfTokensGiveTheSameExamples) {
   const TokenTask text =
       read_hellaswag(golden("hellaswag.jsonl"), *open_tokenizer("byte"), kOptions);
   const TokenTask tokens = read_eval_file(golden("hellaswag.bin"), kOptions);
@@ -56,7 +56,7 @@ TEST(HellaSwag, FilesOfTextAndOfTokensAreTheSame) {
   EXPECT_FALSE(looks_like_eval_file(golden("hellaswag.jsonl")));
 }
 
-TEST(HellaSwag, TakesTheFirstExamples) {
+TEST(HellaSwag, ReadsOnlyTheFirstExamples) {
   HellaSwagOptions options = kOptions;
   options.max_examples = 3;
   EXPECT_EQ(read_eval_file(golden("hellaswag.bin"), options).examples.size(), 3U);
@@ -65,8 +65,8 @@ TEST(HellaSwag, TakesTheFirstExamples) {
       3U);
 }
 
-// Copies by `datasets` have labels as texts; Python writes NaN; lines may end as on Windows.
-TEST(HellaSwag, IsTheSameHoweverItIsWritten) {
+// Copies made by `datasets` store labels as texts; Python writes NaN; lines may end as on Windows.
+TEST(HellaSwag, IsTheSameInEveryNotation) {
   const TempDir dir;
   const auto read = [&](const std::string& text) {
     return read_hellaswag(dir.write("h.jsonl", text), *open_tokenizer("byte"), kOptions);
@@ -83,7 +83,7 @@ TEST(HellaSwag, IsTheSameHoweverItIsWritten) {
   }
 }
 
-TEST(HellaSwag, NamesWhatIsWrongInALine) {
+TEST(HellaSwag, ErrorsNameTheLineAndTheField) {
   const TempDir dir;
   const auto message = [&](const std::string& text) {
     const fs::path path = dir.write("h.jsonl", text);
@@ -105,7 +105,7 @@ TEST(HellaSwag, NamesWhatIsWrongInALine) {
         message(std::string(R"({"ctx": "a", "endings": ["b", "c"], "label": )") + label + "}"),
         HasSubstr(", not a whole number from 0 to 1"));
   EXPECT_EQ(message(R"({"ctx": "a", "endings": "b", "label": 0})"),
-            ": line 1: \"endings\" is not a list of two texts or more");
+            ": line 1: \"endings\" is not a list of two or more texts");
   EXPECT_EQ(message(R"({"ctx": "", "endings": ["b", "c"], "label": 0})"),
             ": line 1: \"ctx\" is empty");
   EXPECT_THAT(message(good + "{"), HasSubstr(": line 2: malformed JSON"));
@@ -118,7 +118,7 @@ std::string eval_file(const Words& words, std::int32_t count, std::int32_t magic
 
 const Words kExample = {65535, 24, 0, 1, 2, 2, 5, 6, 1, 7, 1, 8};
 
-TEST(EvalFile, IsReadAsItSays) {
+TEST(EvalFile, IsRead) {
   const TempDir dir;
   const TokenTask task = read_eval_file(dir.write("e.bin", eval_file(kExample, 1)), kOptions);
   EXPECT_THAT(rows_of(task),
@@ -127,7 +127,7 @@ TEST(EvalFile, IsReadAsItSays) {
   EXPECT_EQ(task.examples[0].gold, 1U);
 }
 
-TEST(EvalFile, NamesWhatIsWrong) {
+TEST(EvalFile, ErrorsNameTheExampleAndTheFault) {
   const TempDir dir;
   const auto message = [&](const std::string& bytes, std::int64_t row_tokens = 1000) {
     HellaSwagOptions options = kOptions;
@@ -142,18 +142,19 @@ TEST(EvalFile, NamesWhatIsWrong) {
     return eval_file(words, 1);
   };
   EXPECT_EQ(message(eval_file(kExample, 1)), "no exception");
-  EXPECT_EQ(message(""), ": truncated: 0 bytes, less than the 1024 of an evaluation file's header");
+  EXPECT_EQ(message(""),
+            ": truncated: 0 bytes, fewer than the 1024 of an evaluation file's header");
   EXPECT_EQ(message(eval_file(kExample, 1, 20240520)),
             ": not an evaluation file: its first number is 20240520, not 20240522");
   EXPECT_EQ(message(eval_file(kExample, 1, kEvalFileMagic, 2)),
             ": version 2 of evaluation files; only 1 is known");
   EXPECT_EQ(message(eval_file(kExample, 0)), ": the header says 0 examples");
   EXPECT_EQ(message(eval_file(kExample, 2)),
-            ": example 1: the file ends within it; write the file again");
+            ": example 1: the file ends in the middle of it; write the file again");
   Words more = kExample;
   more.push_back(1);
-  EXPECT_EQ(message(eval_file(more, 1)), ": bytes after its 1 examples");
-  EXPECT_EQ(message(eval_file(kExample, 1) + "x"), ": bytes after its 1 examples");
+  EXPECT_EQ(message(eval_file(more, 1)), ": there are bytes after its 1 examples");
+  EXPECT_EQ(message(eval_file(kExample, 1) + "x"), ": there are bytes after its 1 examples");
   EXPECT_EQ(message(with(0, 3)), ": example 0: it does not start with 65535; write the file again");
   EXPECT_EQ(message(with(1, 26)),
             ": example 0: it has 24 bytes, but its header says 26; write the file again");
@@ -165,9 +166,10 @@ TEST(EvalFile, NamesWhatIsWrong) {
   EXPECT_EQ(message(with(5, 0)), ": example 0: its context has no tokens; write the file again");
   EXPECT_EQ(message(with(8, 0)), ": example 0: a completion has no tokens; write the file again");
   EXPECT_EQ(message(with(6, 257)),
-            ": example 0: token 257 is outside the model's vocabulary of 257; give a file of the "
-            "model's tokenizer");
-  EXPECT_EQ(message(with(10, 600)), ": example 0: the file ends within it; write the file again");
+            ": example 0: token 257 is outside the model's vocabulary of 257; give a file "
+            "written with the model's tokenizer");
+  EXPECT_EQ(message(with(10, 600)),
+            ": example 0: the file ends in the middle of it; write the file again");
   EXPECT_EQ(message(eval_file({65535, 26, 0, 0, 2, 1, 5, 2, 6, 6, 2, 7, 7}, 1), 2),
             ": example 0: the scored part has 2 tokens, but rows have 2: give --row-tokens 3 or "
             "more");

@@ -44,7 +44,7 @@ TEST(InputFiles, DirectoryLoopsEndAndNothingIsTakenTwice) {
   EXPECT_EQ(found.repeated, 4);
 }
 
-TEST(InputFiles, LinksLeadToFilesAndDirectoriesElsewhere) {
+TEST(InputFiles, FollowsLinksToFilesAndDirectoriesElsewhere) {
   const TempDir dir;
   const TempDir elsewhere;
   const auto file = elsewhere.write("file", "1");
@@ -70,7 +70,7 @@ TEST(InputFiles, PatternsAreExpandedInTheOrderOfBytes) {
   dir.write("T_3.bin", "");
   EXPECT_THAT(names(list({dir.path() / "?_*.bin"}), dir.path()),
               ElementsAre("T_3.bin", "t_10.bin", "t_2.bin"));
-  const auto literal = dir.write("star*", "x");  // an existing name is not a pattern
+  const auto literal = dir.write("star*", "x");  // an existing name is not treated as a pattern
   dir.write("starling", "x");
   EXPECT_THAT(names(list({literal}), dir.path()), ElementsAre("star*"));
   const auto none = dir.path() / "*.none";
@@ -82,7 +82,7 @@ TEST(InputFiles, PatternsAreExpandedInTheOrderOfBytes) {
               HasSubstr("download it (`curl -LO "));
 }
 
-TEST(InputFiles, WhatTokenizeReadsIsRefusedByNameOnly) {
+TEST(InputFiles, FormatsOfTokenizeAreRefusedByName) {
   const TempDir dir;
   const auto text = dir.write("a.txt", "some text that is long enough");
   for (const auto& [name, kind] : {std::pair{"a.jsonl", "JSON Lines"},
@@ -112,7 +112,7 @@ TEST(InputFiles, SpecialFilesInDirectoriesAreSkippedAndCounted) {
               HasSubstr("3 fifos, devices or broken links skipped"));
 }
 
-TEST(InputFiles, RefusesNamedPathsThatHoldNoFile) {
+TEST(InputFiles, RefusesNamedPathsWithoutFiles) {
   const TempDir dir;
   const auto error_of = [](const fs::path& path) { return input_error({.paths = {path}}); };
   const auto missing = dir.path() / "missing.txt";
@@ -139,7 +139,7 @@ TEST(InputFiles, RefusesNamedPathsThatHoldNoFile) {
   EXPECT_THAT(error_of(std::string(5000, 'n')), HasSubstr("File name too long"));
 }
 
-// Acts as an unprivileged user while it exists, if the tests run as root.
+// Acts as an unprivileged user during its lifetime, if the tests run as root.
 class Unprivileged {
  public:
   Unprivileged() {
@@ -155,9 +155,9 @@ class Unprivileged {
   bool was_root_ = ::geteuid() == 0;
 };
 
-// Uses relative paths, because a temporary directory may be below one that other users may not
-// search.
-TEST(InputFiles, RefusesWhatMayNotBeRead) {
+// Uses relative paths, because a temporary directory may be below one that other
+// users may not search.
+TEST(InputFiles, RefusesUnreadablePaths) {
   const TempDir dir;
   const fs::path before = fs::current_path();
   fs::current_path(dir.path());

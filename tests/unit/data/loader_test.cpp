@@ -82,7 +82,7 @@ TEST(Loader, RowsFollowTheMappingAndTargetsAreShifted) {
     Rows rows(data, options);
     const Slots slots(options, 3);
     Loader loader(rows, options, slots.span());
-    // With 713 rows per epoch and 24 per step this crosses the borders of three epochs.
+    // With 713 rows per epoch and 24 per step, this crosses the boundaries of three epochs.
     ASSERT_LT(3 * rows.sampler.rows_per_epoch(), 100 * options.rows_per_step());
     for (std::int64_t step = 0; step < 100; ++step) {
       const Batch batch = loader.next();
@@ -106,7 +106,7 @@ TEST(Loader, RowsFollowTheMappingAndTargetsAreShifted) {
 TEST(Loader, AStepHasTheSameRowsWhateverTheWorld) {
   const Counting data(20'000);
   constexpr std::int64_t kRows = 180;
-  std::map<int, std::vector<std::int32_t>> rows;  // by world: first token of each of a step's rows
+  std::map<int, std::vector<std::int32_t>> rows;  // by world: the first token of each row of a step
   for (const int world : {1, 2, 3, 4, 5}) {
     for (int rank = 0; rank < world; ++rank) {
       const LoaderOptions options{.rank = rank,
@@ -145,9 +145,9 @@ TEST(Loader, ResumesExactly) {
     EXPECT_EQ(values(loader.next().targets), whole[step]);
 }
 
-// The batch size changes at a resume: the run continues with its next row as the first row of the
+// The batch size changes at a resume. The run continues with its next row as the first row of the
 // new batch, on any rank and in any micro-step.
-TEST(Loader, GoesOnWithTheNextRowWhateverTheBatchWas) {
+TEST(Loader, ContinuesWithTheNextRowWhateverTheBatchWas) {
   const Counting data(10'000);
   for (int rank = 0; rank < 2; ++rank) {
     const LoaderOptions options{.rank = rank,
@@ -189,7 +189,7 @@ TEST(Loader, ABatchStaysUntouchedWhileItIsHeld) {
   for (int step = 0; step < 20; ++step) {
     const Batch batch = loader.next();
     const auto before = values(batch.inputs);
-    // Meanwhile the thread fills the other slot.
+    // Meanwhile, the thread fills the other slot.
     EXPECT_TRUE(eventually([&] { return data.reads >= (step + 2) * options.batch; }));
     EXPECT_EQ(values(batch.inputs), before);
     loader.release();
@@ -227,7 +227,7 @@ class Breaking final : public Counting {
   mutable std::atomic<std::int64_t> reads_;
 };
 
-TEST(Loader, AnErrorOfTheThreadArrivesAfterTheBatchesBeforeIt) {
+TEST(Loader, AnErrorOfTheThreadIsRethrownAfterEarlierBatches) {
   const LoaderOptions options{.batch = 1, .seq_len = 8};
   const Breaking data(1'000, 5);
   Rows rows(data, options);

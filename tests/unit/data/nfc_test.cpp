@@ -26,14 +26,14 @@ std::vector<std::pair<std::string, std::string>> golden() {
   return out;
 }
 
-TEST(Nfc, IsThatOfTokenizers) {
+TEST(Nfc, MatchesTokenizers) {
   const auto texts = golden();
   ASSERT_EQ(texts.size(), 25U);
   std::string all, expected;
   for (const auto& [text, normalized] : texts) {
     EXPECT_EQ(to_nfc(text), normalized) << text;
     EXPECT_EQ(to_nfc(normalized), normalized) << text;
-    all += text + "a ";  // nothing composes across a letter, nor across an invalid byte
+    all += text + "a ";  // nothing composes across a letter or an invalid byte
     expected += normalized + "a ";
     all += "\xE4\xB8";
     expected += "\xE4\xB8";
@@ -41,9 +41,9 @@ TEST(Nfc, IsThatOfTokenizers) {
   EXPECT_EQ(to_nfc(all), expected);
 }
 
-TEST(Nfc, DropsNoVowelBehindASyllable) { EXPECT_EQ(to_nfc("\uAC00\u11A7"), "\uAC00\u11A7"); }
+TEST(Nfc, KeepsVowelsAfterSyllables) { EXPECT_EQ(to_nfc("\uAC00\u11A7"), "\uAC00\u11A7"); }
 
-// In quadratic time these would take minutes.
+// In quadratic time, these would take minutes.
 TEST(Nfc, OrdersAnyNumberOfMarks) {
   std::string below, above, text = "a";
   for (int i = 0; i < 200'000; ++i) {
@@ -54,7 +54,7 @@ TEST(Nfc, OrdersAnyNumberOfMarks) {
   EXPECT_TRUE(to_nfc(text) == "\u00E1" + below + above);
 }
 
-TEST(Nfc, LeavesBytesThatAreNoCharactersAndDoesNotJoinOverThem) {
+TEST(Nfc, KeepsInvalidBytesAndDoesNotComposeAcrossThem) {
   for (const std::string bytes :
        {"\x80", "\xFF", "\xC0\x80", "\xE4\xB8", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
         "\xF4\x90\x80\x80", "\xF0\x9F\x8F"}) {

@@ -21,7 +21,7 @@ TEST(PythonRandom, DrawsAsPythonDoes) {
   struct Draws {
     std::uint64_t seed;
     std::array<std::uint32_t, 3> first;
-    std::uint32_t last;  // the last of 1000, after the generator's state was renewed
+    std::uint32_t last;  // the last of 1000, after the generator has renewed its state
   };
   for (const Draws& want :
        {Draws{0U, {3626764237U, 1654615998U, 3255389356U}, 2971151651U},
@@ -46,8 +46,8 @@ TEST(PythonRandom, ShufflesAsPythonDoes) {
 }
 
 //   random.Random(SEED).sample(range(N), K)
-// Python draws from a list of the remaining elements for N up to 21 if K <= 5, up to 85 if K is 6
-// to 21; otherwise it draws until it finds an unused one.
+// Python draws from a list of the remaining elements for N up to 21 if K <= 5, and up to 85 if K is
+// 6 to 21; otherwise, it draws until it finds an unused element.
 TEST(PythonRandom, SamplesAsPythonDoes) {
   const auto sample = [](std::uint64_t seed, std::size_t n, std::size_t k) {
     return PythonRandom(seed).sample(n, k);
@@ -74,7 +74,7 @@ TEST(PythonRandom, SamplesAsPythonDoes) {
               ElementsAre(42445, 19772, 51750, 85319, 6328, 9494, 70239, 12337, 47931, 76387));
 }
 
-TEST(PythonStrip, TakesWhatUnicodeCallsWhiteSpace) {
+TEST(PythonStrip, RemovesUnicodeWhiteSpace) {
   EXPECT_EQ(python_strip(" \t\n\v\f\r\x1c\x1d\x1e\x1f a b \xC2\xA0"), "a b");
   EXPECT_EQ(python_strip("\xE2\x80\x83\xC2\x85x\xE3\x80\x80\xE2\x80\xA8\xE1\x9A\x80"), "x");
   EXPECT_EQ(python_strip("\xE2\x80\x8Bx\x1b"), "\xE2\x80\x8Bx\x1b");  // not white space

@@ -86,7 +86,7 @@ TEST(RowPacker, ChoosesTheDocumentsThatNanochatDoes) {
     }
 }
 
-TEST(RowPacker, OfEqualDocumentsTheOldestComesFirst) {
+TEST(RowPacker, AmongEqualDocumentsTheOldestComesFirst) {
   std::vector<TokenSpan> documents;
   for (std::int64_t i = 0; i < 5'000; ++i)
     documents.push_back({.begin = 10 * i, .count = 10});

@@ -70,12 +70,12 @@ TEST(RowSampler, EpochsAndSeedsDiffer) {
   EXPECT_LT(same_place(epoch_positions(two, 1)), 10);
 }
 
-TEST(RowSampler, BlockBordersMoveBetweenEpochs) {
+TEST(RowSampler, BlockBoundariesMoveBetweenEpochs) {
   const RowSampler sampler(10'000, 64, 5);
   std::set<std::int64_t> borders;
   for (std::int64_t epoch = 0; epoch < 64; ++epoch)
     borders.insert(epoch_positions(sampler, epoch).front() % 64);
-  EXPECT_GT(borders.size(), 32U);  // 64 draws from 64 values: 40 distinct ones on average
+  EXPECT_GT(borders.size(), 32U);  // 64 draws from 64 values have 40 distinct ones on average
 }
 
 TEST(RowSampler, EveryTokenIsATargetInSomeEpoch) {
@@ -88,8 +88,8 @@ TEST(RowSampler, EveryTokenIsATargetInSomeEpoch) {
   EXPECT_EQ(std::count(seen.begin() + 1, seen.end(), false), 0);
 }
 
-// Chi-squared of the number of hits per cell against their mean: for n cells its mean is n - 1 and
-// its standard deviation sqrt(2 (n - 1)).
+// Chi-squared of the number of hits per cell against their mean. For n cells, it has mean n - 1 and
+// standard deviation sqrt(2 (n - 1)).
 double chi_square(const std::vector<std::int64_t>& counts) {
   const double mean = static_cast<double>(std::accumulate(counts.begin(), counts.end(), 0LL)) /
                       static_cast<double>(counts.size());
@@ -101,11 +101,11 @@ double chi_square(const std::vector<std::int64_t>& counts) {
 
 void expect_uniform(const std::vector<std::int64_t>& counts) {
   const double freedom = static_cast<double>(counts.size()) - 1;
-  // Six standard deviations: with a fixed seed this does not fail by chance.
+  // Six standard deviations; because the seed is fixed, this does not fail by chance.
   EXPECT_LT(chi_square(counts), freedom + 6 * std::sqrt(2 * freedom));
 }
 
-TEST(RowSampler, EachPlaceOfAnEpochSeesEveryBlockEquallyOften) {
+TEST(RowSampler, EachPositionOfAnEpochHasEveryBlockEquallyOften) {
   for (const std::int64_t blocks : {2, 3, 5, 8, 16, 21}) {
     const RowSampler sampler((blocks + 1) * 4, 4, 11);
     ASSERT_EQ(sampler.rows_per_epoch(), blocks);
@@ -198,7 +198,7 @@ TEST(RowSampler, RefusesDataShorterThanARow) {
   }
 }
 
-TEST(RowSampler, RefusesRowsThatCannotBe) {
+TEST(RowSampler, RefusesImpossibleRows) {
   EXPECT_THROW(static_cast<void>(RowSampler(1000, 10, 0).position(-1)), Error);
   EXPECT_THROW(RowSampler(1000, 0, 0), Error);
 }

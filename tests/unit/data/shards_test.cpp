@@ -60,7 +60,7 @@ TEST(Shards, TheLastOfSeveralIsHeldOut) {
   }
 }
 
-TEST(Shards, ValInANameSaysWhichIsHeldOut) {
+TEST(Shards, ValInANameMarksHeldOutShards) {
   const TempDir dir;
   dir.write("fineweb_train_000001.bin", shard_bytes(ramp(100, 0)));
   dir.write("fineweb_train_000002.bin", shard_bytes(ramp(50, 0)));
@@ -93,7 +93,7 @@ TEST(Shards, ValIsAWordOfAName) {
   }
 }
 
-TEST(Shards, TheTailOfASingleOneIsHeldOut) {
+TEST(Shards, TheTailOfASingleShardIsHeldOut) {
   const TempDir dir;
   const auto path = dir.write("only_val.bin", shard_bytes(ramp(200, 0)));
   const Corpus corpus = open_corpus({.paths = {path}, .val_fraction = 0.2});
@@ -101,7 +101,7 @@ TEST(Shards, TheTailOfASingleOneIsHeldOut) {
   EXPECT_EQ(all_tokens(*corpus.train) + all_tokens(*corpus.val), wide(ramp(200, 0)));
 }
 
-TEST(Shards, WideOnesHoldIdsOfMoreThan16Bits) {
+TEST(Shards, WideShardsHoldIdsOfMoreThan16Bits) {
   const TempDir dir;
   std::string bytes = shard_bytes({}, 4, kWideShard.magic, kWideShard.version);
   for (const std::uint32_t id : {70'000U, 1U, 65'536U, 99'999U})
@@ -114,7 +114,7 @@ TEST(Shards, WideOnesHoldIdsOfMoreThan16Bits) {
               HasSubstr("token 99999 at position 3 is outside the vocabulary of 99999"));
 }
 
-TEST(Shards, NamedHeldOutShardsAreTakenWhole) {
+TEST(Shards, NamedHeldOutShardsAreUsedCompletely) {
   const TempDir dir;
   dir.write("a.bin", shard_bytes(ramp(100, 0)));
   const auto b = dir.write("b.bin", shard_bytes(ramp(50, 50)));
@@ -133,7 +133,7 @@ TEST(Shards, LargeShardsAreMapped) {
   EXPECT_TRUE(all_tokens(*corpus.train) + all_tokens(*corpus.val) == wide(tokens));
 }
 
-TEST(Shards, TheirFingerprintIsOfEveryToken) {
+TEST(Shards, FingerprintsDependOnEveryToken) {
   const TempDir dir;
   const auto path = dir.write("a.bin", shard_bytes(ramp(60'000, 0)));
   const Corpus corpus = open_corpus({.paths = {path}, .vocab_size = 65'536});
@@ -143,8 +143,8 @@ TEST(Shards, TheirFingerprintIsOfEveryToken) {
                                             static_cast<uInt>(tokens.size() * sizeof(tokens[0]))));
 }
 
-// Only 16 of the file's 20 blocks are read.
-TEST(FileFingerprint, OfALargeFileNoticesBothEnds) {
+// Only 16 of the 20 blocks of the file are read.
+TEST(FileFingerprint, OfALargeFileDependsOnBothEnds) {
   const TempDir dir;
   const std::string text(20 << 16, 'x');
   const std::uint32_t before = file_fingerprint(dir.write("a", text));
@@ -184,7 +184,7 @@ TEST(Shards, TheLargestIdOfTheVocabularyIsInside) {
   EXPECT_EQ(input_error({.paths = {path}, .vocab_size = 1'000'000}), "");
 }
 
-// Token 7 begins documents; the first shard's last document continues in the second shard.
+// Token 7 begins documents; the last document of the first shard continues in the second one.
 TEST(Shards, DocumentsAreFoundForPacking) {
   const TempDir dir;
   dir.write("t_0.bin", shard_bytes({1, 7, 2, 2, 7, 3}));
@@ -201,7 +201,7 @@ TEST(Shards, DocumentsAreFoundForPacking) {
 
   options.bos_token = 9;
   EXPECT_THAT(input_error(options),
-              AllOf(HasSubstr("no document begins in the training data, as token 9"),
+              AllOf(HasSubstr("no document begins in the training data, which lacks token 9"),
                     HasSubstr("--packing contiguous")));
   options.bos_token = 10;
   EXPECT_THAT(input_error(options), AllOf(HasSubstr("--bos-token 10: "), HasSubstr("10 ids")));
@@ -211,7 +211,7 @@ TEST(Shards, DocumentsAreFoundForPacking) {
   EXPECT_EQ(open_corpus(options).train_documents, nullptr);
 }
 
-TEST(Shards, RefusesWhatIsMalformed) {
+TEST(Shards, RefusesMalformedFiles) {
   const TempDir dir;
   const auto tokens = ramp(100, 0);
   const auto error_of = [&](const std::string& content) {
@@ -225,7 +225,7 @@ TEST(Shards, RefusesWhatIsMalformed) {
   EXPECT_THAT(error_of(good.substr(0, 1000)),
               AllOf(HasSubstr("truncated: 1000 bytes"), HasSubstr("1024")));
   EXPECT_THAT(error_of(good.substr(0, 1024)),
-              AllOf(HasSubstr("truncated: 1024 bytes"), HasSubstr("100 tokens, so 1224 bytes")));
+              AllOf(HasSubstr("truncated: 1024 bytes"), HasSubstr("100 tokens, i.e. 1224 bytes")));
   EXPECT_THAT(error_of(good.substr(0, good.size() - 1)), HasSubstr("truncated: 1223 bytes"));
   EXPECT_THAT(error_of(good + "x"), HasSubstr("bytes after the last token: 1225 bytes"));
   EXPECT_THAT(error_of(shard_bytes(tokens, 100, 77)),
@@ -239,7 +239,7 @@ TEST(Shards, RefusesWhatIsMalformed) {
   EXPECT_THAT(error_of(shard_bytes({}, 0)), HasSubstr("the header says 0 tokens"));
   EXPECT_THAT(error_of(shard_bytes({1})), HasSubstr("too short: 1 token of training data"));
   // Twice this count does not fit in 32 bits.
-  EXPECT_THAT(error_of(shard_bytes(tokens, 2'147'483'647)), HasSubstr("so 4294968318 bytes"));
+  EXPECT_THAT(error_of(shard_bytes(tokens, 2'147'483'647)), HasSubstr("i.e. 4294968318 bytes"));
 }
 
 TEST(Shards, EveryShardIsChecked) {
@@ -266,7 +266,7 @@ TEST(Shards, RandomDamageIsRefusedOrHarmless) {
   for (int trial = 0; trial < kTrials; ++trial) {
     std::string bytes = good;
     for (std::size_t edits = 1 + below(4); edits > 0 && !bytes.empty(); --edits) {
-      // Half of the changes hit the header's first numbers.
+      // Half of the changes affect the first numbers of the header.
       const std::size_t at =
           below(2) == 0 ? below(std::min<std::size_t>(12, bytes.size())) : below(bytes.size());
       switch (below(5)) {
@@ -299,7 +299,7 @@ TEST(Shards, RandomDamageIsRefusedOrHarmless) {
     }
   }
   EXPECT_GT(refused, kTrials / 2);
-  EXPECT_LT(refused, kTrials);  // some damage is in unused bytes, or is a valid id
+  EXPECT_LT(refused, kTrials);  // some damage is in unused bytes, or results in a valid id
 }
 
 }  // namespace

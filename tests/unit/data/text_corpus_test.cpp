@@ -60,7 +60,7 @@ TEST(TextCorpus, EveryFileIsADocumentInTheOrderOfPathBytes) {
               AllOf(HasSubstr("8 files"), HasSubstr("14 tokens to train on, 7 held out")));
 }
 
-TEST(TextCorpus, SaysItsSizeInPowersOfTen) {
+TEST(TextCorpus, ReportsItsSizeInPowersOfTen) {
   const TempDir dir;
   const Corpus corpus = open_corpus({.paths = {dir.write("a", std::string(1'500'000, 'a'))}});
   EXPECT_THAT(corpus.description, HasSubstr("1.5 MB"));
@@ -76,7 +76,7 @@ TEST(TextCorpus, NamedPathsKeepTheirOrder) {
   EXPECT_EQ(all_tokens(*corpus.train), document("first") + document("second"));
 }
 
-TEST(TextCorpus, ReadsAnyStretchAcrossDocuments) {
+TEST(TextCorpus, ReadsAnyRangeAcrossDocuments) {
   const TempDir dir;
   for (int i = 0; i < 15; ++i)
     dir.write(name_of_file(i),
@@ -95,8 +95,8 @@ TEST(TextCorpus, ReadsAnyStretchAcrossDocuments) {
   EXPECT_THROW(corpus.train->read(corpus.train->size() - 1, out), Error);
 }
 
-// The end of a document that is much of the data, and whole ones of the others: an equal share of
-// each kind, in order.
+// Of a document that is a large part of the data, the end is held out; of the others, whole
+// documents. The share of each kind is equal, and the order is kept.
 TEST(TextCorpus, HoldsOutTheSameShareOfEveryPartOfTheData) {
   for (const double fraction : {0.1, 0.25, 0.333}) {
     const TempDir dir;
@@ -127,14 +127,14 @@ TEST(TextCorpus, HoldsOutTheSameShareOfEveryPartOfTheData) {
                 fraction / 15);
     const Tokens documents(got.begin() + static_cast<std::ptrdiff_t>(large), got.end());
     EXPECT_NEAR(static_cast<double>(std::ranges::count(documents, kBosToken)) / 4000, fraction,
-                fraction / 15);  // holds for large and small ones alike
+                fraction / 15);  // holds for large and small documents alike
     EXPECT_EQ(corpus.train->size(), std::ssize(train) + small - small_held_out);
     EXPECT_EQ(got.at(large), kBosToken);  // whole documents
     EXPECT_THAT(corpus.description, HasSubstr(" whole files, the ends of 2)"));
   }
 }
 
-TEST(TextCorpus, OfOneDocumentTheEndIsHeldOut) {
+TEST(TextCorpus, TheEndOfASingleDocumentIsHeldOut) {
   const TempDir dir;
   std::string text;
   for (int i = 0; i < 1000; ++i)
@@ -198,7 +198,7 @@ TEST(TextCorpus, BinaryAndEmptyFilesInDirectoriesAreSkippedAndCounted) {
   EXPECT_THAT(corpus.description, HasSubstr("left out: 1 UTF-16, 2 binary, 1 empty"));
 }
 
-TEST(TextCorpus, TheBoundTakesWholeFilesInOrder) {
+TEST(TextCorpus, TheLimitSelectsWholeFilesInOrder) {
   const TempDir dir;
   for (int i = 0; i < 10; ++i)
     dir.write(name_of_file(i), std::string(100, static_cast<char>('a' + i)));
@@ -232,7 +232,7 @@ TEST(TextCorpus, LargeFilesAreMappedWithTheSameResult) {
               document("small") + document(large) + document("small too"));
 }
 
-TEST(TextCorpus, RefusesWhatIsNotEnough) {
+TEST(TextCorpus, RefusesInsufficientData) {
   const TempDir dir;
   const auto empty = dir.write("empty.txt", "");
   EXPECT_THAT(input_error({.paths = {empty}}),

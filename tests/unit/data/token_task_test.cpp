@@ -23,7 +23,7 @@ std::vector<Tokens> rows_of(const TokenTask& task) {
   return out;
 }
 
-TEST(TokenTask, KeepsWhatPromptsShareOnce) {
+TEST(TokenTask, StoresSharedTokensOnce) {
   TokenTask task;
   const std::vector<Tokens> prompts = {{1, 2, 3, 4}, {1, 2, 5}, {1, 2, 5, 6, 7}};
   task.add(prompts, std::vector<std::size_t>{2, 2, 3}, 1, 100, "f");
@@ -74,8 +74,8 @@ TEST(TaskScore, ChoosesBySumAndByMean) {
   EXPECT_EQ(score_task(task, std::vector<RowScore>{{3}, {4}, {4}}).accuracy, 1);
 }
 
-// Equivalent to Python's min() of numbers one of which is NaN.
-TEST(TaskScore, RowsWithoutScoreAreChosenWhenFirst) {
+// Equivalent to Python's min() of numbers of which one is NaN.
+TEST(TaskScore, RowsWithoutScoreAreChosenIfFirst) {
   const std::vector<Tokens> prompts = {{0, 1}, {0, 1, 2}, {0, 1, 3}};
   const std::vector<RowScore> scores = {{0}, {5}, {4}};
   EXPECT_EQ(score_task(choices(0, prompts, 2), scores).accuracy, 1);
@@ -86,7 +86,7 @@ TEST(TaskScore, RowsWithoutScoreAreChosenWhenFirst) {
       score_task(choices(2, others, 2), std::vector<RowScore>{{5}, {0}, {4}}).accuracy_of_sums, 1);
 }
 
-TEST(TaskScore, ContinuationsAreRightAsAWhole) {
+TEST(TaskScore, ContinuationsMustBeRightAsAWhole) {
   TokenTask task{.name = "t", .kind = TaskKind::kContinuation};
   for (int i = 0; i < 4; ++i)
     task.add(std::vector<Tokens>{{0, 1, 2}}, std::vector<std::size_t>{1}, 0, 9, "f");
@@ -96,7 +96,7 @@ TEST(TaskScore, ContinuationsAreRightAsAWhole) {
   EXPECT_EQ(score.accuracy, 0.25);
 }
 
-TEST(TaskScore, LossesAreFinite) {
+TEST(TaskScore, RefusesLossesThatAreNotFinite) {
   const TokenTask task = choices(0, {{0, 1}, {0, 2}}, 1);
   for (const double bad :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()})

@@ -71,7 +71,7 @@ TEST(DocumentIndex, FindsEveryBeginning) {
     EXPECT_EQ(index[2].count, 2);
     EXPECT_EQ(DocumentIndex(Tokens({1, 2, 3}), kFirst, threads).size(), 0);
   }
-  // Longer than one task of a thread, with a document beginning on either side of every border.
+  // Longer than one task of a thread, with documents that begin on both sides of every boundary.
   std::vector<std::int32_t> many(9'000'000, 5);
   std::vector<std::int64_t> want;
   for (std::int64_t at = 8191; at < std::ssize(many); at += 8192) {
@@ -87,7 +87,7 @@ TEST(DocumentIndex, FindsEveryBeginning) {
     ASSERT_EQ(index[i].begin, want[static_cast<std::size_t>(i)]);
 }
 
-TEST(TrainingRows, ContiguousOnesAreTheSamplers) {
+TEST(TrainingRows, ContiguousRowsAreTheSamplers) {
   Corpus corpus;
   corpus.train = std::make_unique<Tokens>(documents(200, 30));
   const std::unique_ptr<TrainingRows> rows = make_training_rows(corpus, 9, 5);
@@ -99,7 +99,7 @@ TEST(TrainingRows, ContiguousOnesAreTheSamplers) {
   }
 }
 
-TEST(TrainingRows, PackedOnesBeginDocumentsWhoseTokensStayTogether) {
+TEST(TrainingRows, PackedRowsBeginDocumentsWhoseTokensStayTogether) {
   const Corpus corpus = packed_corpus(2'000, 60);
   const std::unique_ptr<TrainingRows> rows = make_training_rows(corpus, 40, 1);
   std::map<std::int32_t, int> seen;  // by document
@@ -119,7 +119,7 @@ TEST(TrainingRows, PackedOnesBeginDocumentsWhoseTokensStayTogether) {
     EXPECT_LE(times, 2) << document;
 }
 
-TEST(TrainingRows, PackedOnesDependOnTheirNumberOnly) {
+TEST(TrainingRows, PackedRowsDependOnlyOnTheirNumber) {
   const Corpus corpus = packed_corpus(300, 50);
   const std::unique_ptr<TrainingRows> all = make_training_rows(corpus, 32, 9);
   std::vector<Row> want;
@@ -156,12 +156,12 @@ TEST(TrainingRows, EveryEpochHasEveryDocument) {
   EXPECT_GT(epochs, 10);
   for (const auto& [document, times] : seen)
     EXPECT_LE(times, epochs) << document;
-  // Only those without a number are missing, one in twenty.
+  // Only those without a number are missing, which are one in twenty.
   EXPECT_NEAR(static_cast<double>(seen.size()), 0.95 * kDocuments, 0.02 * kDocuments);
 }
 
-TEST(TrainingRows, WhatPackingUsesIsMeasured) {
-  // Each row is exactly one document: nothing is cropped.
+TEST(TrainingRows, TheShareThatPackingUsesIsMeasured) {
+  // Each row is exactly one document, so nothing is cropped.
   Corpus whole;
   std::vector<std::int32_t> tokens;
   for (std::int32_t i = 0; i < 500; ++i) {
@@ -171,13 +171,13 @@ TEST(TrainingRows, WhatPackingUsesIsMeasured) {
   whole.train = std::make_unique<Tokens>(tokens);
   whole.train_documents = std::make_shared<const DocumentIndex>(*whole.train, kFirst, 1);
   EXPECT_EQ(measure_packing(whole, 9, 1).share, 1.0);
-  // Each row has 8 of a document's 10 tokens.
+  // Each row has 8 of the 10 tokens of a document.
   EXPECT_EQ(measure_packing(whole, 7, 1).share, 0.8);
-  // Each row has one document and two of the next one's ten tokens: 12 of 20.
+  // Each row has one document and two of the ten tokens of the next one: 12 of 20.
   EXPECT_NEAR(measure_packing(whole, 11, 1).share, 0.6, 1e-12);
 }
 
-TEST(HeldOutRows, BlocksHaveEveryTokenButTheFirstAsATarget) {
+TEST(HeldOutRows, BlocksHaveEveryTokenExceptTheFirstAsATarget) {
   for (const std::int64_t seq_len : {1, 7, 100}) {
     std::vector<std::int32_t> tokens(100);
     std::ranges::generate(tokens, [i = 0]() mutable { return i++; });
@@ -196,7 +196,7 @@ TEST(HeldOutRows, BlocksHaveEveryTokenButTheFirstAsATarget) {
   }
 }
 
-TEST(HeldOutRows, PackedOnesTakeEveryDocumentOnce) {
+TEST(HeldOutRows, PackedRowsUseEveryDocumentOnce) {
   const Tokens data(documents(2'500, 30));
   const DocumentIndex index(data, kFirst, 1);
   const HeldOutRows rows(data, &index, 40);
@@ -211,7 +211,7 @@ TEST(HeldOutRows, PackedOnesTakeEveryDocumentOnce) {
   }
   for (const std::int32_t document : seen)
     ASSERT_EQ(seen.count(document), 1U);
-  EXPECT_GT(seen.size(), 2'300U);  // except those of one token, or cropped to one
+  EXPECT_GT(seen.size(), 2'300U);  // except those of one token, or cropped to one token
 }
 
 }  // namespace

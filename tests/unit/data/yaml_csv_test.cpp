@@ -33,7 +33,7 @@ TEST(Yaml, ReadsBothStyles) {
   EXPECT_EQ(value.find("none"), nullptr);
 }
 
-TEST(Yaml, TakesLineEndsOfWindows) {
+TEST(Yaml, AcceptsLineEndsOfWindows) {
   const YamlValue value = parse_yaml("tasks:\r\n- label: a\r\n  shots: [1,\r\n 2]\r\n- b\r\n", "f");
   const YamlValue* const tasks = value.find("tasks");
   ASSERT_TRUE(tasks != nullptr && tasks->items.size() == 2U);
@@ -51,7 +51,7 @@ TEST(Yaml, NamesLineAndReason) {
   EXPECT_EQ(message("a: 1\nb: 2\na: 3\n"), "f: line 3: the key \"a\" occurs twice");
   EXPECT_EQ(message("a: &x 1\nb: *x\n"),
             "f: line 2: aliases are not supported: write out the value");
-  EXPECT_EQ(message("a: !!int 1\n"), "f: line 1: tags are not supported: leave it out");
+  EXPECT_EQ(message("a: !!int 1\n"), "f: line 1: tags are not supported: leave the tag out");
   EXPECT_EQ(message("? [a]\n: 1\n"), "f: line 1: a key that is not a scalar");
   EXPECT_EQ(message("a: 1\n---\nb: 1\n"), "f: line 2: a second document");
   EXPECT_EQ(message(""), "f: line 1: no document");

@@ -174,12 +174,31 @@ TEST(DeviceStep, ShardedWeightsFollowTheHostsCurve) {
       "world 4");
 }
 
+// A conditional node; its body holds side streams and, in bf16, all extras.
+TEST(DeviceStep, ALoopOfMicroStepsIsBitwiseTheUnrolledStep) {
+  for (const bool bf16 : {false, true}) {
+    ToyTraining run{.world = 2,
+                    .accumulation = 5,
+                    .steps = 2,
+                    .micro_steps = graphs::MicroSteps::kUnrolled,
+                    .nanochat_bf16 = bf16,
+                    .lean = bf16};
+    const ToyCurves want = device_train(run);
+    run.micro_steps = graphs::MicroSteps::kLoop;
+    run.nan_between_steps = true;
+    expect_bitwise(device_train(run), want, bf16 ? "bf16" : "fp32");
+    if (bf16) continue;
+    run.graph = false;
+    expect_bitwise(device_train(run), want, "fp32, eager");
+  }
+}
+
 TEST(DeviceStep, TheSameRunTwiceIsBitwiseEqual) {
   const ToyTraining run{.world = 2, .steps = 2};
   expect_bitwise(device_train(run), device_train(run), "fp32");
 }
 
-// Interrupted before the middle or the closing graph; no rank waits for another's collectives.
+// Interrupted before a launch; no rank waits for another's collectives.
 TEST(DeviceStep, StepsThatWereGivenUpBeforeAreBitwiseTheSame) {
   for (const char* const shard : {"optimizer", "weights"}) {
     ToyTraining run{.world = 2, .shard = shard, .accumulation = 30, .steps = 2};

@@ -46,7 +46,10 @@ TEST(PipelinedStep, IsBitwiseTheSimpleFormInEveryStrategyAndFormat) {
 
 TEST(PipelinedStep, IsBitwiseTheSimpleFormInSeveralGraphs) {
   for (const std::int64_t accumulation : {10, 20})  // two graphs; three
-    expect_the_simple_forms_numbers({.world = 3, .accumulation = accumulation, .steps = 6},
+    expect_the_simple_forms_numbers({.world = 3,
+                                     .accumulation = accumulation,
+                                     .steps = 6,
+                                     .micro_steps = MicroSteps::kUnrolled},
                                     "accumulation " + std::to_string(accumulation));
 }
 

@@ -55,13 +55,21 @@ TEST(StepPhases, WaitsForWeightsAreTimedAsGathers) {
 }
 
 TEST(StepPhases, EveryPhaseIsTimedAsOftenAsItHappens) {
+  struct Case {
+    std::int64_t accumulation;
+    int graphs;
+    MicroSteps form = MicroSteps::kUnrolled;
+  };
   for (const bool graph : {true, false})
-    for (const auto& [accumulation, graphs] :
-         {std::pair{1, 1}, std::pair{3, 1}, std::pair{10, 2}}) {
-      const std::string what =
-          std::string(graph ? "graph" : "eager") + ", accumulation " + std::to_string(accumulation);
-      const PhaseClock clock = clock_after_steps(
-          {.world = 2, .gather = "simple", .graph = graph, .accumulation = accumulation});
+    for (const auto& [accumulation, graphs, form] :
+         {Case{1, 1}, Case{3, 1}, Case{10, 2}, Case{10, 1, MicroSteps::kLoop}}) {
+      const std::string what = std::string(graph ? "graph" : "eager") + ", accumulation " +
+                               std::to_string(accumulation) + ", " + std::string(name_of(form));
+      const PhaseClock clock = clock_after_steps({.world = 2,
+                                                  .gather = "simple",
+                                                  .graph = graph,
+                                                  .accumulation = accumulation,
+                                                  .micro_steps = form});
       const auto marks = [&](StepPhase phase) { return clock.marks[static_cast<int>(phase)]; };
       // The first one starts the clock.
       EXPECT_EQ(marks(StepPhase::kBetween), kSteps * graphs - 1) << what;

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 
 double f(double x) { return x > 0 ? x * x : 0.0; }
 
-// Sizes with remainders of 16-byte accesses; the last one takes several blocks on a GPU.
+// Sizes that leave remainders of 16-byte accesses; the last one takes several blocks on a GPU.
 const std::vector<Shape> kShapes = {{0}, {1}, {15}, {16}, {3, 37}, {2, 5, 129}, {8195}};
 
 TEST(ReluSquared, AgreesWithFloat64) {
@@ -70,7 +70,7 @@ TEST(ReluSquaredBackward, AgreesWithFiniteDifferencesOfFloat64) {
     constexpr double kStep = 0x1p-20;  // exact for a parabola, except for roundings of u / step
     for (std::size_t i = 0; i < x.values().size(); ++i) {
       const double at{x.values()[i]};
-      if (std::abs(at) < kStep) continue;  // the kink
+      if (std::abs(at) < kStep) continue;  // where the derivative jumps
       const double want = (f(at + kStep) - f(at - kStep)) / (2 * kStep) * double{dy.values()[i]};
       const double rounding =
           (at * at + 1) * test::kUnitF64 / kStep * std::abs(double{dy.values()[i]});
@@ -142,7 +142,7 @@ TEST(ReluSquared, AddressesDoNotMatter) {
   }
 }
 
-TEST(ReluSquared, LetsNotANumberThrough) {
+TEST(ReluSquared, PropagatesNaN) {
   test::KernelStream stream;
   const HostTensor x({20});
   x.values()[3] = x.values()[18] = std::numeric_limits<float>::quiet_NaN();
@@ -153,7 +153,7 @@ TEST(ReluSquared, LetsNotANumberThrough) {
   EXPECT_EQ(y.values()[4], 0.0F);
 }
 
-TEST(ReluSquared, NamesWhatDoesNotFit) {
+TEST(ReluSquared, ErrorsNameTheMismatch) {
   test::KernelStream stream;
   const HostTensor x({6});
   const HostTensor y({2, 3});

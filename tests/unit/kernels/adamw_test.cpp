@@ -56,7 +56,7 @@ struct Tensors {
   }
 };
 
-TEST(Adamw, ReadsTheGradientTimesTheScaleOfClipping) {
+TEST(Adamw, MultipliesTheGradientByTheClippingScale) {
   const StepScalars::Adam group{0.1F, 0.8F, 0.995F, 1e-10F, 0.01F, 0.2F, 0.005F};
   const Tensors clipped;
   clipped.step(group, 1, 0.375F);
@@ -77,8 +77,8 @@ class AdamwMoments : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, AdamwMoments, ::testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& type) { return std::string(name_of(type.param)); });
 
-// bf16 moments are rounded when stored; the weight is computed from the unrounded ones.
-TEST_P(AdamwMoments, GiveWhatDoubleGives) {
+// bf16 moments are rounded when they are stored; the weight is computed from the unrounded moments.
+TEST_P(AdamwMoments, AgreeWithDouble) {
   const double stored = GetParam() == DType::kBF16 ? kUnitBF16 : 0.0;
   for (const StepScalars::Adam& group : kGroups) {
     const Tensors t(GetParam());
@@ -133,9 +133,9 @@ TEST_P(AdamwMoments, DoNotDependOnAddresses) {
   EXPECT_EQ(v.doubles(), t.v.doubles());
 }
 
-// A bf16 gradient gives the same bits as equal fp32 values, with every type of moments, whole and
-// split masters, both kinds of rounding, at any address.
-TEST_P(AdamwMoments, ReadGradientsOfBF16AsTheirValues) {
+// A bf16 gradient gives the same bits as equal fp32 values, with every type of moments, with whole
+// and split masters, with both kinds of rounding, and at any address.
+TEST_P(AdamwMoments, GradientsOfBF16GiveTheBitsOfEqualFp32Values) {
   const HostTensor narrow = random_tensor({1003}, "grad").rounded(DType::kBF16);
   const HostTensor wide = narrow.widened();
   struct State {
@@ -183,9 +183,9 @@ TEST(Adamw, RefusesGradientsOfOtherTypes) {
               ::testing::HasSubstr("adamw: grad is uint16, expected fp32"));
 }
 
-// With beta2 = 0.995 a bf16 v near g^2 does not change (docs/spec/optimizer.md, "AdamW"). The
+// With beta2 = 0.995, a bf16 v near g^2 does not change (docs/spec/optimizer.md, "AdamW"). The
 // weight must be computed from the unrounded v, and the stored v must be unchanged.
-TEST(Adamw, SmallChangesOfBF16MomentsAreLostInTheStoreOnly) {
+TEST(Adamw, SmallChangesOfBF16MomentsAreLostOnlyWhenStored) {
   const Tensors t(DType::kBF16);
   std::ranges::fill(t.v.values<BF16>(), to_bf16(1.0F));
   std::ranges::fill(t.grad.values(), 1.1F);  // 0.005 (1.21 - 1) is below half of the spacing, 2^-8
@@ -225,9 +225,9 @@ void step_stochastically(const Tensors& t, std::int64_t updates, std::int64_t be
                  .rounding = StochasticRounding{kRounding.random, kRounding.begin + begin}});
 }
 
-// Weight and unrounded moments equal those with fp32 moments; the moments are rounded by the noise
-// of their element.
-TEST(AdamwStochasticRounding, RoundsWhatFp32GivesByTheNoiseOfTheElement) {
+// Weight and unrounded moments equal those with fp32 moments; each moment is rounded by the
+// noise of its element.
+TEST(AdamwStochasticRounding, RoundsTheFp32ResultByTheNoiseOfTheElement) {
   const Tensors narrow(DType::kBF16);
   Tensors wide;
   for (const auto& [to, from] : {std::pair{&wide.m, &narrow.m}, {&wide.v, &narrow.v}})
@@ -261,11 +261,11 @@ TEST(AdamwStochasticRounding, DoesNotDependOnHowATensorIsCut) {
   EXPECT_EQ(parts.weight.doubles(), whole.weight.doubles());
 }
 
-// Changes that rounding to nearest loses (SmallChangesOfBF16MomentsAreLostInTheStoreOnly): with v =
-// 1 and g = 1.1, 200 updates of beta2 = 0.995 bring v to 1 + 0.21 (1 - 0.995^200) = 1.133. The
-// rounding error of each has mean 0 and lies within a spacing of 2^-7, so its deviation is at most
-// half of that, which later updates shrink by 0.995: the sum's is at most 2^-8 sqrt(1 / (1 -
-// 0.995^2)).
+// Stochastic rounding preserves on average the changes that rounding to nearest loses
+// (SmallChangesOfBF16MomentsAreLostOnlyWhenStored). With v = 1 and g = 1.1, 200 updates with beta2
+// = 0.995 bring v to 1 + 0.21 (1 - 0.995^200) = 1.133. The rounding error of each update has mean 0
+// and lies within a spacing of 2^-7, so its deviation is at most half of that. Later updates shrink
+// the error by 0.995, so the deviation of the sum is at most 2^-8 sqrt(1 / (1 - 0.995^2)).
 TEST(AdamwStochasticRounding, KeepsSmallChangesInTheMean) {
   const Tensors t(DType::kBF16);
   std::ranges::fill(t.v.values<BF16>(), to_bf16(1.0F));
@@ -283,7 +283,7 @@ TEST(AdamwStochasticRounding, KeepsSmallChangesInTheMean) {
 }
 
 // Masters that are split into the replica and lower halves.
-TEST_P(AdamwMoments, MakeOfSplitMastersWhatTheyMakeOfWholeOnes) {
+TEST_P(AdamwMoments, SplitMastersGiveTheResultOfWholeOnes) {
   const Tensors whole(GetParam());
   for (float& w : whole.weight.values())
     w = split_and_joined(w);
@@ -313,7 +313,7 @@ TEST_P(AdamwMoments, MakeOfSplitMastersWhatTheyMakeOfWholeOnes) {
   EXPECT_EQ(split.joined().doubles(), whole.weight.doubles());
 }
 
-TEST(Adamw, UntouchedRowsStayWithoutNan) {
+TEST(Adamw, UntouchedRowsDoNotBecomeNaN) {
   const Tensors t;
   for (const HostTensor* x : {&t.m, &t.v, &t.grad})
     std::ranges::fill(x->values(), 0.0F);
@@ -324,7 +324,7 @@ TEST(Adamw, UntouchedRowsStayWithoutNan) {
     EXPECT_EQ(t.weight.values()[i], static_cast<float>(before[i]) * decay);
 }
 
-TEST(Adamw, DoesNothingUnlessAgreed) {
+TEST(Adamw, DoesNothingWithoutCommit) {
   const Tensors t;
   const HostTensor weight = t.weight.copy();
   const HostTensor m = t.m.copy();

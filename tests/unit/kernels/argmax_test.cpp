@@ -42,7 +42,7 @@ std::vector<std::int32_t> reference(const HostTensor& x, std::int64_t vocab) {
   return out;
 }
 
-// In bf16 many columns are equal. The padding of a row is larger than all of its columns.
+// In bf16, many columns are equal. The padding of a row is larger than all of its columns.
 TEST(Argmax, IsTheFirstOfTheLargest) {
   struct Size {
     std::int64_t n, vocab, padded;
@@ -64,7 +64,7 @@ TEST(Argmax, IsTheFirstOfTheLargest) {
     }
 }
 
-TEST(Argmax, IsTheFirstOfEqualOnesFarApart) {
+TEST(Argmax, IsTheFirstOfEqualValuesFarApart) {
   constexpr std::int64_t kColumns = 9000;
   const HostTensor x = random_tensor({4, kColumns}, "x");
   const std::vector<std::vector<std::int64_t>> largest = {
@@ -76,7 +76,7 @@ TEST(Argmax, IsTheFirstOfEqualOnesFarApart) {
     EXPECT_THAT(argmax_of(x.rounded(dtype), kColumns), ElementsAre(3, 700, 1023, 4500));
 }
 
-TEST(Argmax, TakesWhatIsANumber) {
+TEST(Argmax, IgnoresNaN) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
   const HostTensor x({7, 4}, std::vector<float>{kNan,  1,     kNan,  0.5,    // one of two
@@ -90,7 +90,7 @@ TEST(Argmax, TakesWhatIsANumber) {
     EXPECT_THAT(argmax_of(x.rounded(dtype), 4), ElementsAre(1, 2, 0, 0, 1, 0, 1)) << name_of(dtype);
 }
 
-TEST(Argmax, NamesWhatDoesNotFit) {
+TEST(Argmax, ErrorsNameTheMismatch) {
   KernelStream stream;
   const HostTensor x({2, 8}), y({2}, DType::kI32);
   const auto message = [&](const Tensor& to, std::int64_t vocab) {

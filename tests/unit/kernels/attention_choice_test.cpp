@@ -23,7 +23,7 @@ constexpr auto kForward = AttentionDirection::kForward;
 constexpr auto kBackward = AttentionDirection::kBackward;
 constexpr std::int64_t kMiB = 1 << 20;
 
-// Attention of depth 12 with T = 2048.
+// The attention of depth 12 with T = 2048.
 AttentionSize d12(std::int64_t rows) {
   return {.b = rows,
           .t = 2048,
@@ -69,7 +69,7 @@ void expect_kernels(const Choices& got, Kernels forward, Kernels backward, const
   EXPECT_EQ(got.backward.kernels, backward) << what << ": " << got.text();
 }
 
-TEST(AttentionChoice, DirectionsAreDecidedApart) {
+TEST(AttentionChoice, DirectionsAreChosenSeparately) {
   expect_kernels(choose(d12(16)), Kernels::kLibrary, Kernels::kLibrary, "0.75 GiB of scratch");
   expect_kernels(choose(d12(32)), Kernels::kLibrary, Kernels::kTensorCores, "1.5 GiB of scratch");
   AttentionSize size = d12(32);
@@ -78,7 +78,7 @@ TEST(AttentionChoice, DirectionsAreDecidedApart) {
   EXPECT_EQ(choose(size).backward.workspace, 32 * 6 * 2048 * 128);
 }
 
-TEST(AttentionChoice, EveryCaseThatTheLibraryOrTensorCoresDoNotTake) {
+TEST(AttentionChoice, EveryCaseThatTheLibraryOrTensorCoresDoNotSupport) {
   struct Case {
     const char* what;
     std::function<void(AttentionSize&)> change;
@@ -97,7 +97,7 @@ TEST(AttentionChoice, EveryCaseThatTheLibraryOrTensorCoresDoNotTake) {
            Case{"scale 0", [](AttentionSize& s) { s.scale = 0; }, Kernels::kLibrary,
                 Kernels::kPortable, "scale 0 is not above 0"},
            Case{"documents", [](AttentionSize& s) { s.documents = true; }, Kernels::kTensorCores,
-                Kernels::kTensorCores, "cuDNN has no attention within documents"},
+                Kernels::kTensorCores, "cuDNN does not support attention within documents"},
        }) {
     AttentionSize size = d12(4);
     c.change(size);
@@ -106,24 +106,24 @@ TEST(AttentionChoice, EveryCaseThatTheLibraryOrTensorCoresDoNotTake) {
     expect_kernels(without, c.without, c.without, c.what);
     EXPECT_THAT(without.text(), HasSubstr(c.why));
   }
-  // With any amount of scratch, the library is better than kernels without tensor cores.
+  // Whatever scratch it needs, the library is better than kernels without tensor cores.
   AttentionSize wide = d12(32);
   wide.h = 136;
   expect_kernels(choose(wide), Kernels::kLibrary, Kernels::kLibrary, "wide heads");
 }
 
-TEST(AttentionChoice, ViewsThatBeginAnywhereAreForThePortableKernels) {
+TEST(AttentionChoice, UnalignedViewsUseThePortableKernels) {
   expect_kernels(choose(d12(4), {.tensors = false}), Kernels::kPortable, Kernels::kPortable,
                  "tensors");
   expect_kernels(choose(d12(4), {.workspace = false}), Kernels::kTensorCores, Kernels::kTensorCores,
                  "workspace");
-  // Scratch that is planned for the library is enough for the own kernels.
+  // The scratch that is planned for the library is enough for the project's kernels.
   EXPECT_GE(choose(d12(4)).backward.workspace,
             choose(d12(4), {.tensors = false}).backward.workspace);
   EXPECT_EQ(choose(d12(4), {.tensors = false}).backward.workspace, 4 * 6 * 2048);
 }
 
-TEST(AttentionChoice, GradientsByWarpgroupsWhereTheGpuHasThem) {
+TEST(AttentionChoice, GradientsUseWarpgroupsIfTheGpuHasThem) {
   const auto on_hopper = [](const AttentionSize& size, const AttentionAlignment& alignment = {}) {
     return choose(size, alignment, "", true);
   };
@@ -150,7 +150,7 @@ TEST(AttentionChoice, GradientsByWarpgroupsWhereTheGpuHasThem) {
   expect_kernels(on_hopper(size), Kernels::kLibrary, Kernels::kLibrary, "cudnn");
 }
 
-TEST(AttentionChoice, WhatIsAskedForIsWhatIsTaken) {
+TEST(AttentionChoice, TheRequestedKernelsAreUsed) {
   const auto asked = [](AttentionKernels kernels, std::int64_t rows) {
     AttentionSize size = d12(rows);
     size.method.kernels = kernels;
@@ -177,17 +177,17 @@ TEST(AttentionChoice, CudnnThatCannotBeUsedIsAnErrorWithTheReason) {
               HasSubstr("does not begin at a multiple of 16 bytes"));
   size.dtype = DType::kF32;
   EXPECT_THAT(message_of<InputError>([&] { choose(size); }),
-              HasSubstr("cuDNN has no attention in fp32"));
+              HasSubstr("cuDNN does not support attention in fp32"));
   size = d12(4);
   size.method.kernels = AttentionKernels::kCudnn;
   size.documents = true;
   EXPECT_THAT(
       message_of<InputError>([&] { choose(size); }),
-      HasSubstr("attention cudnn (--attention, MUO_ATTENTION): cuDNN has no attention within "
-                "documents: give auto, own or portable"));
+      HasSubstr("attention cudnn (--attention, MUO_ATTENTION): cuDNN does not support attention "
+                "within documents: give auto, own or portable"));
 }
 
-TEST(AttentionChoice, TheLibraryIsAskedOnlyWhereItsAnswerMatters) {
+TEST(AttentionChoice, TheLibraryIsQueriedOnlyIfItsAnswerMatters) {
   const auto asks = [](AttentionSize size, AttentionKernels kernels) {
     size.method.kernels = kernels;
     int count = 0;
@@ -250,7 +250,7 @@ class RecordingBackend {
       }});
 };
 
-TEST(AttentionChoice, WithoutGradientsNobodyAsksForTheirs) {
+TEST(AttentionChoice, WithoutGradientsTheirKernelsAreNotQueried) {
   const RecordingBackend backend;
   AttentionSize size = d12(1);
   EXPECT_EQ(attention_workspace(size), 2000 * kMiB);

@@ -22,14 +22,14 @@
 namespace muo::test {
 namespace {
 
-// Lengths of documents: one position each, whole rows, at and next to the borders of tiles and
-// vectors.
+// Lengths of documents: one position each, whole rows, and lengths at and next to the boundaries of
+// tiles and vectors.
 std::vector<std::vector<Index>> documents_of_cases() {
   if (kSanitized) return {{16, 32}, {65, 1, 14}};
   return {{1}, {1000}, {64}, {16, 32}, {63, 2}, {65, 1, 14}, {17, 1, 100}, {128, 1}, {3, 200}};
 }
 
-// All values, or only the last one under a sanitizer.
+// Returns all values, or only the last one under a sanitizer.
 std::vector<Index> all_or_last(std::vector<Index> values) {
   return kSanitized ? std::vector<Index>{values.back()} : values;
 }
@@ -72,10 +72,19 @@ TEST(AttentionDocumentsBF16, MatchesDouble) {
                         .window = window,
                         .documents = documents},
                        DType::kBF16);
+  // The first half of a block's keys, a warpgroup's, skips every second tile of queries.
+  expect_matches({.b = kSanitized ? 1 : 8,
+                  .t = 256,
+                  .heads = 4,
+                  .kv_heads = 1,
+                  .h = 64,
+                  .window = 256,
+                  .documents = {64}},
+                 DType::kBF16);
 }
 
-// Head sizes of the tiles of tensor-core kernels and of the others; more queries than one step of
-// their search for a document's end.
+// Head sizes for every tile of the tensor-core kernels and of the others; more queries than one
+// step of their search for the end of a document.
 TEST(AttentionDocumentsBF16, MatchesDoubleForEveryTile) {
   std::vector<std::vector<Index>> all_documents = {{1}, {1000}, {3, 200}, {128, 1}};
   if (kSanitized) all_documents = {{128, 1}};
@@ -96,7 +105,7 @@ std::vector<const HostTensor*> results_of(const AttentionProblem& p) {
   return {&p.out, &p.lse, &p.dq, &p.dk, &p.dv};
 }
 
-TEST(AttentionDocuments, OfOneDocumentHasTheBitsOfNone) {
+TEST(AttentionDocuments, OneDocumentGivesTheBitsOfNoDocuments) {
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const Index window : all_or_last({5, 300, 64})) {
       AttentionCase c{
@@ -115,7 +124,7 @@ TEST(AttentionDocuments, OfOneDocumentHasTheBitsOfNone) {
     }
 }
 
-TEST(AttentionDocuments, ABorderWrongByOneIsNoticed) {
+TEST(AttentionDocuments, ABoundaryOffByOneIsDetected) {
   for (const Index border : all_or_last({1, 15, 16, 63, 64, 128, 65})) {
     const AttentionCase c{.b = 1,
                           .t = 200,
@@ -143,8 +152,8 @@ TEST(AttentionDocuments, ABorderWrongByOneIsNoticed) {
   }
 }
 
-// Another token influences its own document only: all other documents keep their bits.
-TEST(AttentionDocuments, OnlyPairsOfADocumentInfluenceEachOther) {
+// Changing a token influences only its own document: all other documents keep their bits.
+TEST(AttentionDocuments, OnlyPositionsOfADocumentInfluenceEachOther) {
   for (const Index token : {0, 29, 30, 31, 95, 96, 129}) {
     SCOPED_TRACE("token " + std::to_string(token));
     const AttentionCase c{.b = 1,
@@ -173,7 +182,7 @@ TEST(AttentionDocuments, OnlyPairsOfADocumentInfluenceEachOther) {
                                      a.begin() + static_cast<std::ptrdiff_t>((i + 1) * width),
                                      b.begin() + static_cast<std::ptrdiff_t>(i * width));
         EXPECT_TRUE(same || same_document) << "result " << n << " of position " << i;
-        // Except dq of a document's first query, which is 0.
+        // Except dq of the first query of a document, which is 0.
         EXPECT_FALSE(same && static_cast<Index>(i) == token && n != 2)
             << "result " << n << " of position " << i;
       }
@@ -181,7 +190,7 @@ TEST(AttentionDocuments, OnlyPairsOfADocumentInfluenceEachOther) {
   }
 }
 
-// Masking alone would not be enough, as 0 times NaN is NaN.
+// Masking alone would not be enough, because 0 times NaN is NaN.
 TEST(AttentionDocuments, TilesOfOtherDocumentsAreNotComputed) {
   constexpr Index kLength = 128;  // a multiple of all tiles
   for (const DType dtype : {DType::kF32, DType::kBF16})
@@ -216,7 +225,7 @@ TEST(AttentionDocuments, TilesOfOtherDocumentsAreNotComputed) {
     }
 }
 
-TEST(AttentionDocuments, RefusesStartsThatAreNone) {
+TEST(AttentionDocuments, RefusesInvalidStarts) {
   AttentionProblem p(
       {.b = 1, .t = 80, .heads = 1, .kv_heads = 1, .h = 16, .window = 80, .documents = {40}});
   KernelStream stream;

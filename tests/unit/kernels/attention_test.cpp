@@ -84,8 +84,8 @@ TEST(AttentionBF16, MatchesDouble) {
   expect_matches({.b = 2, .t = 80, .heads = 6, .kv_heads = 2, .h = 24, .window = 20}, DType::kBF16);
 }
 
-// One probability is e^-0.234375 = 0.79106 relative to the largest, rounded 0.79297. Divided by the
-// sum, 1.79106, the rounded and the unrounded one round to different values.
+// One probability is e^-0.234375 = 0.79106 relative to the largest; rounded it is 0.79297. Divided
+// by the sum, 1.79106, the rounded and the unrounded probability round to different values.
 TEST(AttentionBF16, RoundsProbabilitiesBeforeTheyMultiply) {
   const AttentionProblem p({.b = 1, .t = 2, .heads = 1, .kv_heads = 1, .h = 1, .window = 2},
                            DType::kBF16);
@@ -106,9 +106,9 @@ TEST(AttentionBF16, RoundsProbabilitiesBeforeTheyMultiply) {
   EXPECT_NE(p.out.doubles()[1], rounded(e / (1 + e)));
 }
 
-// The outputs of any implementation, in particular log-sum-exp, are valid inputs of any other's
-// backward pass. The automatic choice differs from the others on a GPU only.
-TEST(AttentionBF16, AnyForwardGoesWithAnyBackward) {
+// The outputs of any implementation, in particular log-sum-exp, are valid inputs of the backward
+// pass of any other. The automatic choice differs from the others only on a GPU.
+TEST(AttentionBF16, AnyForwardCanBeCombinedWithAnyBackward) {
   if (kernel_backend() == KernelBackend::kHost) GTEST_SKIP() << "the host has one implementation";
   std::vector<AttentionKernels> all = {AttentionKernels::kOwn, AttentionKernels::kPortable};
   if (kernel_backend() == KernelBackend::kCuda) all.push_back(AttentionKernels::kAuto);
@@ -124,7 +124,7 @@ TEST(AttentionBF16, AnyForwardGoesWithAnyBackward) {
     }
 }
 
-TEST(AttentionBF16, TheMethodSaysWhichKernelsCompute) {
+TEST(AttentionBF16, TheMethodSelectsTheKernels) {
   if (kernel_backend() == KernelBackend::kHost) GTEST_SKIP() << "the host has one implementation";
   const AttentionCase c{.b = 1, .t = 130, .heads = 2, .kv_heads = 1, .h = 64, .window = 130};
   const auto run = [&](AttentionKernels kernels) {
@@ -141,7 +141,7 @@ TEST(AttentionBF16, TheMethodSaysWhichKernelsCompute) {
                          automatic = run(AttentionKernels::kAuto);
   EXPECT_FALSE(same(own.lse, portable.lse));
   EXPECT_FALSE(same(own.dq, portable.dq));
-  // The automatic choice is the environment's, if set.
+  // The automatic choice is that of the environment, if the environment makes one.
   const AttentionKernels named = attention_kernels_of_environment();
   const bool is_portable = named == AttentionKernels::kPortable;
   EXPECT_EQ(same(automatic.lse, portable.lse) && same(automatic.dq, portable.dq), is_portable);
@@ -152,8 +152,8 @@ TEST(AttentionBF16, TheMethodSaysWhichKernelsCompute) {
   }
 }
 
-// With SIMT_CUDNN=wrong the library's windows are wrong by one.
-TEST(AttentionBF16, ALibraryComputesIfItAgreesWithOwnKernels) {
+// With SIMT_CUDNN=wrong, the windows of the library are off by one.
+TEST(AttentionBF16, TheLibraryIsUsedOnlyIfItAgreesWithOwnKernels) {
   if (kernel_backend() == KernelBackend::kHost) GTEST_SKIP() << "the host has one implementation";
   const KernelStream stream;  // loads the backend
   const std::optional<std::string> stands_in = environment("SIMT_CUDNN");
@@ -181,7 +181,7 @@ TEST(AttentionBF16, ALibraryComputesIfItAgreesWithOwnKernels) {
     }
 }
 
-TEST(Attention, WindowWrongByOneIsNoticed) {
+TEST(Attention, AWindowOffByOneIsDetected) {
   for (const Index window : {0, 1, 5, 64, 128}) {
     const AttentionCase c{.b = 1, .t = 130, .heads = 1, .kv_heads = 1, .h = 64, .window = window};
     SCOPED_TRACE(testing::PrintToString(c));
@@ -202,8 +202,8 @@ TEST(Attention, WindowWrongByOneIsNoticed) {
   }
 }
 
-// Another token influences exactly the queries that see it, and a query's gradient exactly the keys
-// that it sees; all other results keep their bits.
+// Changing a token influences exactly the queries that see it, and changing the gradient of a query
+// exactly the keys that it sees; all other results keep their bits.
 TEST(Attention, OnlyVisiblePairsInfluenceEachOther) {
   for (const Index window : {3, 70, 200})
     for (const Index token : {0, 1, 63, 64, 100, 129}) {
@@ -282,7 +282,7 @@ AttentionReference::Result rotary_backward(const AttentionReference::Result& dy,
   return out;
 }
 
-TEST(AttentionBackward, GoesOnThroughRotaryNorm) {
+TEST(AttentionBackward, PropagatesThroughRotaryNorm) {
   KernelStream stream;
   const auto positive = [](const Shape& shape, const char* name) {
     HostTensor out = random_tensor(shape, name);
@@ -309,7 +309,7 @@ TEST(AttentionBackward, GoesOnThroughRotaryNorm) {
       p.run();
       const AttentionReference want(p, c.window);
       AttentionTolerance within(want, c, dtype);
-      // The sums of a row, and one more rounding if the gradient is stored before.
+      // The sums of a row, and one more rounding if the gradient is stored in between.
       within.gradient =
           (within.gradient + worst_case(2 * c.h + 20)) * (1 + within.unit) + within.unit;
       const auto expect = [&](const HostTensor& got, const AttentionReference::Result& gradient,
@@ -337,7 +337,7 @@ TEST(Attention, LargeScoresDoNotOverflow) {
     EXPECT_TRUE(std::ranges::all_of(x->values(), [](float y) { return std::isfinite(y); }));
 }
 
-TEST(Attention, NotANumberIsNotHidden) {
+TEST(Attention, PropagatesNaN) {
   const AttentionProblem p({.b = 1, .t = 70, .heads = 1, .kv_heads = 1, .h = 16, .window = 70});
   rows_of(p.q, 66)[3] = std::numeric_limits<float>::quiet_NaN();
   p.run();
@@ -360,7 +360,7 @@ TEST(Attention, SameBitsEveryTime) {
   EXPECT_TRUE(same_bits(first.dv.values(), second.dv.values()));
 }
 
-TEST(Attention, StaysWithinItsWorkspaceWhereverThatBegins) {
+TEST(Attention, StaysWithinItsWorkspaceAtAnyAddress) {
   for (const Index h : {17, 64})
     for (const Index offset : {0, 1, 7, 15}) {
       const AttentionProblem p({.b = 1, .t = 70, .heads = 1, .kv_heads = 1, .h = h, .window = 70});
@@ -389,7 +389,7 @@ TEST(Attention, StaysWithinItsWorkspaceWhereverThatBegins) {
     }
 }
 
-TEST(Attention, RefusesArgumentsThatDoNotFit) {
+TEST(Attention, RefusesMismatchedArguments) {
   const AttentionProblem p({.b = 1, .t = 8, .heads = 4, .kv_heads = 2, .h = 16, .window = 8});
   KernelStream stream;
   const auto forward_error = [&](const auto& change) {

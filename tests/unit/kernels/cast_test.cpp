@@ -35,12 +35,13 @@ std::vector<float> hard_values() {
   return out;
 }
 
-// The nearer one of the two bf16 neighbours, by comparing distances in double.
+// The nearer one of the two neighbours in bf16, found by comparing distances in double.
 double nearest(float x) {
   const std::uint32_t down = std::bit_cast<std::uint32_t>(x) & 0xFFFF0000U;
   const double below{std::bit_cast<float>(down)};
   const float next = std::bit_cast<float>(down + 0x10000U);
-  // Beyond the largest value, the upper neighbour is the next value of an unbounded format.
+  // Beyond the largest value, the upper neighbour is the next value of a format without
+  // a largest value.
   const double above =
       std::isinf(next) ? std::copysign(0x1p128, static_cast<double>(x)) : double{next};
   const double to_below = std::abs(double{x} - below);
@@ -93,7 +94,7 @@ TEST(Cast, AddressesDoNotMatter) {
   EXPECT_EQ(to_wide.doubles(), narrow.doubles());
 }
 
-TEST(Cast, RefusesWhatIsNoConversion) {
+TEST(Cast, RefusesInvalidConversions) {
   KernelStream stream;
   const HostTensor x({4});
   const HostTensor y({4});

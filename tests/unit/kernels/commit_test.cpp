@@ -84,12 +84,12 @@ TEST(AgreeCommit, OutliersAreThoseFarAboveTheMeanOfAFullWindow) {
     const std::vector<double> losses = noise("loss", 3, 0.1, 128);
     const std::vector<double> norms = noise("norm", 0.5, 0.05, 128);
     for (std::size_t i = 0; i < losses.size(); ++i) {
-      const double spike = i == 100 ? 50 : 0;  // no outlier, as the window is not full
+      const double spike = i == 100 ? 50 : 0;  // no outlier, because the window is not full
       guard.decide_on(losses[i] + spike, norms[i] * norms[i]);
       ASSERT_EQ(guard.s().verdict, Verdict::kOrdinary) << i;
       ASSERT_EQ(guard.s().loss_deviations, 0) << i;
     }
-    // A reference with two passes over the same numbers.
+    // The reference makes two passes over the same numbers.
     std::vector<double> seen = losses;
     seen[100] += 50;
     double mean = 0;
@@ -109,19 +109,19 @@ TEST(AgreeCommit, OutliersAreThoseFarAboveTheMeanOfAFullWindow) {
     const double at = mean + 5.5 * std::sqrt(variance);
     expect(at, 0.5, Verdict::kOrdinary);
     EXPECT_NEAR(guard.s().loss_deviations, 5.5, 1e-5);
-    expect(-100, 0.5, Verdict::kOrdinary);  // low values are no outliers
+    expect(-100, 0.5, Verdict::kOrdinary);  // low values are not outliers
     expect(1000, 0.5, Verdict::kOutlier);
     expect(3, 2, Verdict::kOutlier);
     EXPECT_GT(guard.s().norm_deviations, 6);
     expect(3, 0.5, Verdict::kOrdinary);
-    // A new level is an outlier only for some steps.
+    // A new level counts as an outlier only for some steps.
     for (int i = 0; i < 20; ++i)
       guard.decide_on(1000 + i % 2, 0.25);
     EXPECT_EQ(guard.s().verdict, Verdict::kOrdinary);
   }
 }
 
-TEST(AgreeCommit, GradientsAreScaledDownToTheLargestNormAllowed) {
+TEST(AgreeCommit, GradientsAreScaledDownToTheMaximumNorm) {
   HyperParameters hyper;
   hyper.max_grad_norm = 0.5;
   Guard clipped(hyper);
@@ -151,7 +151,7 @@ TEST(NoteNonfinite, KeepsTheLowestIndex) {
       EXPECT_EQ(found(), 5 + bad) << n;
     }
     note_nonfinite(stream, {.found = total.tensor().row(0), .x = x, .base = 1000});
-    EXPECT_EQ(found(), 5 + n / 3) << "a second one, after the first";
+    EXPECT_EQ(found(), 5 + n / 3) << "a second value, after the first";
   }
   total.values<double>()[0] = 0;
   const HostTensor rows = random_tensor({6}, "rows");

@@ -1,4 +1,4 @@
-// Compares the costs that operations report with counts by hand.
+// Compares the costs that operations report with costs that were counted by hand.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -71,7 +71,7 @@ TEST(Cost, OfAttentionIsItsVisiblePairs) {
   }
 }
 
-TEST(Cost, OfATableIsTheRowsThatTokensAskFor) {
+TEST(Cost, OfATableCountsTheRowsOfTheTokens) {
   const HostTensor table({100, 6}), y({5, 6}), tokens({5}, DType::kI32), x({5, 9});
   const HostTensor gates({5, 2}), weight({2, 3});
   const HostTensor groups({token_groups_size(5, 100)}, DType::kI32);

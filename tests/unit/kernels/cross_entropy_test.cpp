@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include "base/check.h"
@@ -69,7 +70,7 @@ const std::vector<Case> kCases = {
     {1, 90001, 90048, 15.0F, 4.0F}, {1, 90001, 90048, 0.0F, 4.0F},  // exceed shared memory too
 };
 
-// The absolute error of an exponent z, which becomes a relative error: roundings of |z|.
+// The absolute error of an exponent z, from roundings relative to |z|; it becomes a relative error.
 double exponent_error(const Case& s) {
   const double largest = s.softcap > 0 ? double{s.softcap} : 6.0 * double{s.spread};
   return 8 * test::kUnitF32 * (1 + 2 * largest);
@@ -77,6 +78,12 @@ double exponent_error(const Case& s) {
 
 std::int32_t target_of(const HostTensor& targets, std::int64_t i) {
   return targets.values<std::int32_t>()[static_cast<std::size_t>(i)];
+}
+
+// A scale in device memory, until the program ends.
+Tensor scalar(float value = 1.0F) {
+  static std::map<float, HostTensor> scalars;
+  return scalars.try_emplace(value, Shape{1}, std::vector{value}).first->second;
 }
 
 TEST(CrossEntropy, AgreesWithFloat64) {
@@ -94,7 +101,7 @@ TEST(CrossEntropy, AgreesWithFloat64) {
                            .targets = targets,
                            .vocab = s.vocab,
                            .softcap = s.softcap,
-                           .gradient_scale = kScale});
+                           .gradient_scale = scalar(kScale)});
     for (std::int64_t i = 0; i < s.n; ++i) {
       const std::vector<double> x = row_of(original, i, s.vocab);
       const auto target = static_cast<std::size_t>(target_of(targets, i));
@@ -106,8 +113,8 @@ TEST(CrossEntropy, AgreesWithFloat64) {
         const double probability = std::exp(-want[j]);
         const double hit = j == target ? 1.0 : 0.0;
         const double t = s.softcap > 0 ? std::tanh(x[j] / double{s.softcap}) : 0.0;
-        // Relative to scale * probability, as the derivative of the cap has cancellation if tanh is
-        // near 1.
+        // The bound is relative to scale * probability, because the derivative of the cap has
+        // cancellation if tanh is near 1.
         EXPECT_NEAR(
             got[j], double{kScale} * (probability - hit) * (1 - t * t),
             double{kScale} * (probability + hit) * (exponent_error(s) + test::worst_case(10)) +
@@ -121,7 +128,8 @@ TEST(CrossEntropy, AgreesWithFloat64) {
   }
 }
 
-// The reference is the fp32 kernel, which is compared with float64 above, on the widened logits.
+// The reference is the fp32 kernel, which is compared with float64 above, applied to
+// the widened logits.
 TEST(CrossEntropyBF16, IsTheFp32ResultRoundedOnce) {
   test::KernelStream stream;
   for (const Case& s : kCases)
@@ -141,8 +149,7 @@ TEST(CrossEntropyBF16, IsTheFp32ResultRoundedOnce) {
                             .targets = targets,
                             .vocab = s.vocab,
                             .softcap = s.softcap,
-                            .gradient_scale = 0.375F,
-                            .write_gradient = write_gradient};
+                            .gradient_scale = write_gradient ? scalar(0.375F) : Tensor{}};
       cross_entropy(stream, args);
       args.losses = want;
       args.logits = wide;
@@ -163,8 +170,12 @@ TEST(CrossEntropy, AddressesDoNotMatter) {
       const HostTensor losses({3});
       const HostTensor other_losses({3});
       const HostTensor targets = test::random_tokens(3, 259, "targets");
-      CrossEntropyArgs args{
-          .losses = losses, .logits = logits, .targets = targets, .vocab = 259, .softcap = softcap};
+      CrossEntropyArgs args{.losses = losses,
+                            .logits = logits,
+                            .targets = targets,
+                            .vocab = 259,
+                            .softcap = softcap,
+                            .gradient_scale = scalar()};
       cross_entropy(stream, args);
       args.losses = other_losses;
       args.logits = other;
@@ -174,9 +185,9 @@ TEST(CrossEntropy, AddressesDoNotMatter) {
     }
 }
 
-// On a GPU a block processes several rows if there are more rows than multiprocessors, with
-// different numbers of rows per block, and reads ahead; ignored rows are between others.
-TEST(CrossEntropy, RowsDoNotDisturbEachOther) {
+// On a GPU, a block processes several rows and reads ahead if there are more rows than
+// multiprocessors. The number of rows per block differs, and ignored rows lie between others.
+TEST(CrossEntropy, RowsAreIndependent) {
   test::KernelStream stream;
   for (const Case& s : {Case{11, 252, 256, 15.0F, 4.0F}, Case{300, 252, 256, 0.0F, 4.0F},
                         Case{2500, 21, 24, 15.0F, 4.0F}, Case{301, 4100, 4120, 15.0F, 4.0F},
@@ -198,7 +209,7 @@ TEST(CrossEntropy, RowsDoNotDisturbEachOther) {
                             .targets = targets,
                             .vocab = s.vocab,
                             .softcap = s.softcap,
-                            .write_gradient = write_gradient};
+                            .gradient_scale = write_gradient ? scalar() : Tensor{}};
       cross_entropy(stream, args);
       for (std::int64_t i = 0; i < s.n; ++i) {
         args.losses = want.tensor().rows(i, i + 1);
@@ -225,7 +236,8 @@ TEST(CrossEntropy, GradientAgreesWithFiniteDifferencesOfTheFloat64Loss) {
                            .logits = logits,
                            .targets = targets,
                            .vocab = kVocab,
-                           .softcap = softcap});
+                           .softcap = softcap,
+                           .gradient_scale = scalar()});
     const double h = std::cbrt(test::kUnitF64);
     const std::vector<double> want = test::central_differences(
         [&](const std::vector<double>& x) { return reference_loss(x, 17, double{softcap}); },
@@ -236,7 +248,7 @@ TEST(CrossEntropy, GradientAgreesWithFiniteDifferencesOfTheFloat64Loss) {
   }
 }
 
-TEST(CrossEntropy, PaddingColumnsTakeNoPart) {
+TEST(CrossEntropy, IgnoresPaddingColumns) {
   test::KernelStream stream;
   for (const float softcap : {0.0F, 15.0F, 60.0F}) {
     const HostTensor clean = random_tensor({2, 40}, "logits");
@@ -247,12 +259,18 @@ TEST(CrossEntropy, PaddingColumnsTakeNoPart) {
     const HostTensor targets({2}, std::vector<std::int32_t>{34, 0});
     const HostTensor a({2});
     const HostTensor b({2});
-    cross_entropy(
-        stream,
-        {.losses = a, .logits = clean, .targets = targets, .vocab = 35, .softcap = softcap});
-    cross_entropy(
-        stream,
-        {.losses = b, .logits = dirty, .targets = targets, .vocab = 35, .softcap = softcap});
+    cross_entropy(stream, {.losses = a,
+                           .logits = clean,
+                           .targets = targets,
+                           .vocab = 35,
+                           .softcap = softcap,
+                           .gradient_scale = scalar()});
+    cross_entropy(stream, {.losses = b,
+                           .logits = dirty,
+                           .targets = targets,
+                           .vocab = 35,
+                           .softcap = softcap,
+                           .gradient_scale = scalar()});
     EXPECT_TRUE(std::ranges::equal(a.values(), b.values()));
     EXPECT_TRUE(std::ranges::equal(clean.values(), dirty.values()));
   }
@@ -264,7 +282,11 @@ TEST(CrossEntropy, IgnoredRowsHaveNoLossAndNoGradient) {
   logits.values()[3] = std::numeric_limits<float>::quiet_NaN();
   const HostTensor targets({2}, std::vector<std::int32_t>{-1, 3});
   const HostTensor losses({2}, std::vector<float>{7.0F, 7.0F});
-  cross_entropy(stream, {.losses = losses, .logits = logits, .targets = targets, .vocab = 33});
+  cross_entropy(stream, {.losses = losses,
+                         .logits = logits,
+                         .targets = targets,
+                         .vocab = 33,
+                         .gradient_scale = scalar()});
   EXPECT_EQ(losses.values()[0], 0.0F);
   EXPECT_GT(losses.values()[1], 0.0F);
   EXPECT_THAT(logits.values().first(40), Each(0.0F));
@@ -281,13 +303,11 @@ TEST(CrossEntropy, WithoutGradientGivesTheSameLosses) {
                            .logits = logits.copy(),
                            .targets = targets,
                            .vocab = 66,
-                           .softcap = softcap});
-    cross_entropy(stream, {.losses = b,
-                           .logits = logits,
-                           .targets = targets,
-                           .vocab = 66,
                            .softcap = softcap,
-                           .write_gradient = false});
+                           .gradient_scale = scalar()});
+    cross_entropy(
+        stream,
+        {.losses = b, .logits = logits, .targets = targets, .vocab = 66, .softcap = softcap});
     EXPECT_TRUE(std::ranges::equal(a.values(), b.values()));
   }
 }
@@ -301,7 +321,8 @@ TEST(CrossEntropy, SurvivesLargeLogits) {
                            .logits = logits,
                            .targets = HostTensor({1}, std::vector<std::int32_t>{2}),
                            .vocab = 3,
-                           .softcap = softcap});
+                           .softcap = softcap,
+                           .gradient_scale = scalar()});
     const std::vector<double> x = {1e4, -1e4, 1e4};
     EXPECT_NEAR(double{losses.values()[0]}, reference_loss(x, 2, double{softcap}),
                 test::worst_case(8) * (1 + std::min(1e4, double{softcap})))
@@ -310,7 +331,7 @@ TEST(CrossEntropy, SurvivesLargeLogits) {
   }
 }
 
-TEST(CrossEntropy, LetsNotANumberThrough) {
+TEST(CrossEntropy, PropagatesNaN) {
   test::KernelStream stream;
   for (const float softcap : {0.0F, 15.0F, 60.0F}) {
     const HostTensor logits = random_tensor({1, 50}, "logits");
@@ -320,7 +341,8 @@ TEST(CrossEntropy, LetsNotANumberThrough) {
                            .logits = logits,
                            .targets = HostTensor({1}, std::vector<std::int32_t>{2}),
                            .vocab = 50,
-                           .softcap = softcap});
+                           .softcap = softcap,
+                           .gradient_scale = scalar()});
     EXPECT_TRUE(std::isnan(losses.values()[0])) << softcap;
   }
 }
@@ -369,7 +391,7 @@ TEST(SoftCap, ZeroChangesNothing) {
 
 TEST(CrossEntropy, NamesATargetOutsideTheVocabulary) {
   test::KernelStream stream;
-  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints and stops the device";
+  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints a line and traps";
   const HostTensor logits({2, 8});
   const HostTensor targets({2}, std::vector<std::int32_t>{0, 5});
   EXPECT_THAT(test::message_of<Error>([&] {
@@ -380,7 +402,7 @@ TEST(CrossEntropy, NamesATargetOutsideTheVocabulary) {
               AllOf(HasSubstr("target 5 at position 1"), HasSubstr("outside [-1, 5)")));
 }
 
-TEST(CrossEntropy, NamesWhatDoesNotFit) {
+TEST(CrossEntropy, ErrorsNameTheMismatch) {
   test::KernelStream stream;
   const HostTensor logits({2, 8});
   const HostTensor losses({2});

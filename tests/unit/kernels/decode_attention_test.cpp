@@ -26,11 +26,11 @@ using ::testing::HasSubstr;
 
 struct Size {
   std::int64_t heads, kv_heads, h, capacity, window;
-  std::vector<std::int32_t> positions;  // one for each row
+  std::vector<std::int32_t> positions;  // one position for each row
 };
 
-// Sizes across the borders of chunks, windows that begin within a chunk, and head sizes that
-// vectors do not divide.
+// Sizes across the boundaries of chunks, windows that begin within a chunk, and head sizes that are
+// not multiples of a vector.
 const std::vector<Size> kSizes = {
     {1, 1, 2, 1, 0, {0}},
     {2, 1, 17, 5, 10, {4, 0, 2}},
@@ -119,10 +119,10 @@ TEST(DecodeAttention, AgreesWithFloat64) {
                                 .window = s.window,
                                 .scale = kScale});
       const Expected want = reference(s, kScale, q, keys, values);
-      // The exponential turns a score's relative error, times the score's size, into a relative
-      // error of the weight. The remaining errors are those of the exponential (2 ulp), the sums
-      // over keys of weights and of weighted values, two factors that combine chunks, the quotient,
-      // and the store.
+      // The exponential turns the relative error of a score, times the size of the score, into a
+      // relative error of the weight. The remaining errors are those of the exponential (2 ulp), of
+      // the sums over keys of weights and of weighted values, of two factors that combine chunks,
+      // of the quotient, and of the store.
       const double unit = dtype == DType::kBF16 ? test::kUnitBF16 : 0.0;
       const double tolerance = test::worst_case(s.h + 4) * 2 * want.score_size +
                                test::worst_case(2 * (s.capacity + 10)) + unit;
@@ -131,8 +131,8 @@ TEST(DecodeAttention, AgreesWithFloat64) {
     }
 }
 
-// Entries of the cache after a position or before its window do not matter, so captured steps serve
-// all positions.
+// Entries of the cache after a position or before its window do not matter, so captured steps
+// serve all positions.
 TEST(DecodeAttention, ReadsNothingThatItsQueryDoesNotSee) {
   test::KernelStream stream;
   for (const Size& s : kSizes) {
@@ -163,8 +163,8 @@ TEST(DecodeAttention, ReadsNothingThatItsQueryDoesNotSee) {
   }
 }
 
-// A document's start has the same effect as a window of another length.
-TEST(DecodeAttention, SeesItsDocumentAsThroughAWindow) {
+// The start of a document has the same effect as a window of another length.
+TEST(DecodeAttention, ADocumentStartActsLikeAWindow) {
   test::KernelStream stream;
   for (const Size& s : kSizes)
     for (const std::int64_t length : {1, 2, 100, 129}) {
@@ -194,9 +194,9 @@ TEST(DecodeAttention, SeesItsDocumentAsThroughAWindow) {
     }
 }
 
-TEST(DecodeAttention, RefusesADocumentThatBeginsBehindItsQuery) {
+TEST(DecodeAttention, RefusesADocumentThatBeginsAfterItsQuery) {
   test::KernelStream stream;
-  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints and stops the device";
+  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints a line and traps";
   const HostTensor q({1, 1, 8}), cache({1, 5, 1, 8}), out({1, 1, 8}), workspace({1000});
   const HostTensor positions({1}, std::vector{3}), starts({1}, std::vector{4});
   EXPECT_THAT(test::message_of<Error>([&] {
@@ -211,7 +211,7 @@ TEST(DecodeAttention, RefusesADocumentThatBeginsBehindItsQuery) {
               HasSubstr("decode_attention: start 4 at position 0 is outside [0, 4)"));
 }
 
-TEST(CacheAppend, WritesItsRowsAndNoOther) {
+TEST(CacheAppend, WritesOnlyItsRows) {
   test::KernelStream stream;
   constexpr std::int64_t kRows = 4, kCapacity = 7, kHeads = 2;
   for (const std::int64_t h : {3, 16})
@@ -262,7 +262,7 @@ TEST(CacheAppend, WithoutPositionsBeginsAtTheFirst) {
   EXPECT_EQ(values.doubles(), want);
 }
 
-TEST(DecodeAttention, RefusesWhatDoesNotFit) {
+TEST(DecodeAttention, RefusesMismatchedTensors) {
   test::KernelStream stream;
   const HostTensor q({2, 4, 8}), cache({2, 5, 2, 8}), workspace({1000});
   const HostTensor positions({2}, DType::kI32);

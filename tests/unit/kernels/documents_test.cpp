@@ -31,8 +31,8 @@ TEST(DocumentStarts, AreThoseOfTheLastTokenThatBeginsOne) {
   EXPECT_THAT(starts_of(tokens, 4), testing::Each(0));
 }
 
-// Rows with about as many tokens as a warp or several warps have lanes; some have no document
-// token.
+// Rows with about as many tokens as one or several warps have lanes. Some rows have
+// no document token.
 TEST(DocumentStarts, OfManyRowsAreFoundFromTheLeft) {
   for (const std::int64_t t : {1, 31, 32, 33, 64, 100, 257})
     for (const std::int32_t vocab : {1, 2, 40, 500}) {
@@ -52,7 +52,7 @@ TEST(DocumentStarts, OfManyRowsAreFoundFromTheLeft) {
     }
 }
 
-TEST(DocumentStarts, RefusesTensorsThatDoNotFit) {
+TEST(DocumentStarts, RefusesMismatchedTensors) {
   test::KernelStream stream;
   const HostTensor tokens({2, 5}, DType::kI32), starts({2, 4}, DType::kI32);
   EXPECT_THAT(test::message_of<Error>(

@@ -41,7 +41,8 @@ std::vector<float> drawn(const InitialValues& init, std::int64_t begin, std::int
   return {y.values().begin(), y.values().end()};
 }
 
-// The words of a draw: the counter is the index, then FNV-1a of the name; the key is the seed.
+// The words of a draw: the counter consists of the index and FNV-1a of the name; the
+// key is the seed.
 std::array<std::uint32_t, 4> words_of(std::int64_t element) {
   std::uint64_t stream = 14695981039346656037U;
   for (const char c : kName) {
@@ -68,7 +69,7 @@ TEST(Draw, UniformValuesAreExactlyTheirFormulas) {
     const std::vector<float> positive = drawn({Kind::kPositive, double{a}}, begin, 1500);
     for (std::size_t i = 0; i < both.size(); ++i) {
       const double u = uniform(begin + static_cast<std::int64_t>(i));
-      // The product of two floats is exact in double; then it is rounded once.
+      // The product of two floats is exact in double, so it is rounded only once.
       EXPECT_EQ(both[i], static_cast<float>(double{a} * (2 * u - 1))) << begin << " + " << i;
       EXPECT_EQ(positive[i], static_cast<float>(double{a} * u)) << begin << " + " << i;
     }
@@ -76,10 +77,10 @@ TEST(Draw, UniformValuesAreExactlyTheirFormulas) {
 }
 
 // The reference is the C library in long double. The cosine is computed from the distance to the
-// nearest quarter turn, where it is zero, as an angle near pi/2 would lose precision.
+// nearest quarter turn where it is zero, because an angle near pi/2 would lose precision.
 TEST(Draw, NormalValuesAreBoxMullersWithinTheirRoundings) {
   const float a = 0.8F;
-  // Two roundings to fp32, of the normal number and of its product, and box_muller.h's bound.
+  // Two roundings to fp32, of the normal number and of its product, and the bound of box_muller.h.
   const double bound = worst_case(2) + 1e-13;
   for (const std::int64_t begin : {std::int64_t{0}, kWord - 5000, 9 * kWord}) {
     const std::vector<float> values = drawn({Kind::kNormal, double{a}}, begin, 10'000);
@@ -114,7 +115,7 @@ TEST(Draw, ConstantsAndLinesAreTheirFormulas) {
 }
 
 // The kernel computes elements in vectors or GPU threads, the reference one after the other.
-TEST(Draw, BitsAreThoseOfEveryCpuAndGpu) {
+TEST(Draw, BitsAreTheSameOnEveryCpuAndGpu) {
   const CounterRandom random(kSeed, kName);
   for (const std::int64_t begin : {std::int64_t{0}, kWord - 20'000, 77 * kWord + 1}) {
     const std::vector<float> normal = drawn({Kind::kNormal, 1.0}, begin, 20'001);
@@ -127,7 +128,7 @@ TEST(Draw, BitsAreThoseOfEveryCpuAndGpu) {
   }
 }
 
-TEST(Draw, PartsAreTheWholeAtAnyAddress) {
+TEST(Draw, PartsEqualTheWholeAtAnyAddress) {
   constexpr std::int64_t kCount = 1039;
   for (const Kind kind :
        {Kind::kConstant, Kind::kNormal, Kind::kUniform, Kind::kPositive, Kind::kLinear}) {
@@ -174,7 +175,7 @@ TEST(Draw, SplitsWhatItDraws) {
     }
 }
 
-TEST(Draw, SeedsNamesAndElementsGiveOthers) {
+TEST(Draw, OtherSeedsNamesAndElementsGiveOtherValues) {
   for (const Kind kind : kRandom) {
     const InitialValues init{kind, 1.0};
     const std::vector<float> values = drawn(init, 0, 100);
@@ -194,7 +195,7 @@ TEST(Draw, SeedsNamesAndElementsGiveOthers) {
   }
 }
 
-// The mean may be off by six of its deviations, which are sqrt(variance / n).
+// The mean may be off by six standard deviations, each of which is sqrt(variance / n).
 void expect_mean(const std::vector<double>& of, double mean, double variance,
                  const std::string& what) {
   double sum = 0;
@@ -204,7 +205,7 @@ void expect_mean(const std::vector<double>& of, double mean, double variance,
   EXPECT_NEAR(sum / n, mean, 6 * std::sqrt(variance / n)) << what;
 }
 
-TEST(Draw, HasTheMomentsOfItsDistributionAndNoneBetweenNeighbours) {
+TEST(Draw, HasTheMomentsOfItsDistributionAndUncorrelatedNeighbours) {
   constexpr std::int64_t kDraws = 50'000;
   const auto power = [](const std::vector<float>& values, int n) {
     std::vector<double> out(values.size());
@@ -231,7 +232,7 @@ TEST(Draw, HasTheMomentsOfItsDistributionAndNoneBetweenNeighbours) {
   }
 }
 
-// Compares FNV-1a hashes of the bits of 5000 elements, so that runs remain reproducible.
+// Compares FNV-1a hashes of the bits of 5000 elements, so that runs stay reproducible.
 TEST(Draw, NeverChanges) {
   const auto hash = [](const InitialValues& init) {
     std::uint64_t out = 0xCBF29CE484222325U;

@@ -67,8 +67,8 @@ struct Case {
   std::int64_t n, vocab, c, groups;  // 0: no scale
 };
 
-// Bitwise: fp32 sums in the order of the tokens, whatever a backend's blocks and batches are. Every
-// third token is the same, so that it occurs in several batches.
+// Results are bitwise equal to fp32 sums in the order of the tokens, whatever the blocks and
+// batches of a backend are. Every third token is the same, so that it occurs in several batches.
 TEST(EmbeddingBackward, IsTheSequentialSum) {
   test::KernelStream stream;
   for (const Case& s : {Case{70, 300, 72, 6}, Case{431, 5, 130, 2}, Case{131, 7, 192, 3},
@@ -111,8 +111,9 @@ TEST(EmbeddingBackward, IsTheSequentialSum) {
     }
 }
 
-// A bf16 dtable gets fp32's sums, rounded once, from zero or from its old values. In fp32 the first
-// row's 1 + 2^-9 - 1 is 2^-9; rounded after each term it would be 0.
+// A bf16 dtable gets the sums of fp32, rounded once, whether they start from zero or from
+// its old values. In fp32, the 1 + 2^-9 - 1 of the first row is 2^-9; rounded after each
+// term, it would be 0.
 TEST(EmbeddingBackward, RoundsTheSumsOfBF16Once) {
   test::KernelStream stream;
   for (const Case& s : {Case{70, 300, 72, 6}, Case{431, 5, 130, 2}, Case{131, 7, 192, 3},
@@ -151,9 +152,9 @@ TEST(EmbeddingBackward, RoundsTheSumsOfBF16Once) {
   EXPECT_EQ(dtable.doubles(), (std::vector<double>{0x1p-9, 3.0}));
 }
 
-// From 31,745 rows on a block has 128 of them. Their sums and staged bf16 rows take exactly the
+// From 31,745 rows on, a block has 128 of them. Their sums and staged bf16 rows take exactly the
 // shared memory that a kernel without static shared memory may use without opting in.
-TEST(EmbeddingBackward, TakesVocabulariesOfRealTokenizers) {
+TEST(EmbeddingBackward, AcceptsVocabulariesOfRealTokenizers) {
   test::KernelStream stream;
   constexpr std::int64_t kN = 9;
   constexpr std::int64_t kC = 8;
@@ -212,7 +213,7 @@ TEST(EmbeddingBackward, SumsRepeatedTokensAndZeroesAbsentOnes) {
 }
 
 TEST(EmbeddingBackward, AddsInTheOrderOfTheTokens) {
-  // 2^25 absorbs 1: only the order (2^25 - 2^25) + 1 keeps it.
+  // 2^25 absorbs 1, so only the order (2^25 - 2^25) + 1 keeps it.
   test::KernelStream stream;
   const HostTensor tokens({3}, std::vector<std::int32_t>{2, 2, 2});
   const HostTensor dtable({3, 1});
@@ -230,7 +231,7 @@ TEST(EmbeddingBackward, AddsInTheOrderOfTheTokens) {
 
 TEST(Embedding, NamesATokenOutsideTheTable) {
   test::KernelStream stream;
-  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints and stops the device";
+  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints a line and traps";
   const HostTensor table({5, 2});
   const HostTensor y({3, 2});
   for (const std::int32_t bad : {-1, 5}) {
@@ -250,7 +251,7 @@ TEST(Embedding, NamesATokenOutsideTheTable) {
   }
 }
 
-TEST(Embedding, NamesWhatDoesNotFit) {
+TEST(Embedding, ErrorsNameTheMismatch) {
   test::KernelStream stream;
   const HostTensor table({5, 2});
   const HostTensor y({3, 2});

@@ -21,7 +21,7 @@ std::int64_t hash_of(const Tensor& x) {
   return out.values<std::int64_t>()[0];
 }
 
-TEST(Fingerprint, TellsEveryBitAndEveryPlace) {
+TEST(Fingerprint, DependsOnEveryBitAndEveryPosition) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const HostTensor x = random_tensor({3, 37}, "x").rounded(dtype);
     const std::int64_t hash = hash_of(x);
@@ -47,7 +47,7 @@ TEST(Fingerprint, DoesNotDependOnAddresses) {
     }
 }
 
-// splitmix64's finalizer, evaluated independently of the kernel: mix(0x3F80 + golden ratio).
+// The finalizer of splitmix64, evaluated independently of the kernel: mix(0x3F80 + golden ratio).
 TEST(Fingerprint, IsTheSumOfMixedBits) {
   const auto mix = [](std::uint64_t z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;

@@ -21,10 +21,11 @@ using test::random_tensor;
 struct Sizes {
   std::int64_t m, n, k;
 };
-// Whole and partial tiles; sizes that vectors do not divide are computed by separate kernels.
+// Whole and partial tiles. Sizes that are not multiples of a vector are computed by
+// separate kernels.
 constexpr Sizes kSizes[] = {{128, 256, 64}, {200, 72, 40}, {1, 8, 8}, {37, 24, 104}, {5, 7, 3}};
 
-// One element: the sum in float64, and the sum of magnitudes.
+// One element: its sum in float64, and the sum of magnitudes.
 struct Sum {
   double value = 0, magnitude = 0;
   void add(double a, double b) {
@@ -33,8 +34,8 @@ struct Sum {
   }
 };
 
-// Error bound of an fp32 sum of k products in any order, followed by roundings to `dtype`, of
-// relative size u.
+// Error bound of an fp32 sum of k products in any order, followed by roundings to `dtype`, whose
+// relative error is u.
 double bound(const Sum& sum, std::int64_t k, DType dtype) {
   const double u = dtype == DType::kBF16 ? 0x1p-8 : 0x1p-24;
   return static_cast<double>(k + 1) * 0x1p-23 * sum.magnitude + u * std::abs(sum.value);
@@ -72,7 +73,7 @@ TEST_P(FusedProduct, BackwardIsTheProductTimesTheDerivative) {
     const HostTensor dy = random_tensor({m, k}, "dy").rounded(GetParam());
     const HostTensor w = random_tensor({k, n}, "w").rounded(GetParam());
     const HostTensor y = random_tensor({m, n}, "y").rounded(GetParam());
-    const HostTensor before = y.copy();  // the activation's input
+    const HostTensor before = y.copy();  // the input of the activation
     relu_squared(stream, {.y = y, .x = y});
     const HostTensor dx({m, n}, GetParam());
     gemm_relu_squared_backward(stream, {.dx = dx, .dy = dy, .w = w, .y = y});
@@ -96,8 +97,8 @@ TEST_P(FusedProduct, BackwardIsTheProductTimesTheDerivative) {
 INSTANTIATE_TEST_SUITE_P(DTypes, FusedProduct, ::testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& dtype) { return std::string(name_of(dtype.param)); });
 
-// Without a fused kernel, or if a GPU's kernel was found to be wrong, the result is the pair's, bit
-// by bit.
+// Without a fused kernel, or if a GPU's fused kernel was found to be wrong, the result is bit by
+// bit that of the two operations.
 TEST(FusedProduct, HasTheRoundingsOfSeparateKernels) {
   test::KernelStream stream;
   const HostTensor x = random_tensor({64, 8}, "x").rounded(DType::kBF16);
@@ -109,7 +110,7 @@ TEST(FusedProduct, HasTheRoundingsOfSeparateKernels) {
   std::size_t differ = 0;
   for (std::size_t i = 0; i < y.doubles().size(); ++i)
     if (y.doubles()[i] != pair.doubles()[i]) ++differ;
-  // fp32 sums of 8 products in another order: few are rounded to another bf16 value.
+  // fp32 sums of 8 products in another order: only a few are rounded to another bf16 value.
   EXPECT_LE(differ, 4U);
 }
 

@@ -19,8 +19,8 @@
 #include "support/tolerance.h"
 #include "support/unaligned.h"
 
-// Gradients are checked against central differences of a float64 forward: with step 1e-5 their
-// own error is about 1e-10, far below fp32's.
+// Gradients are checked against central differences of a float64 forward pass. With a step of 1e-5,
+// the error of these is about 1e-10, far below that of fp32.
 namespace muo {
 namespace {
 
@@ -44,7 +44,7 @@ constexpr std::size_t kH = 10;
 constexpr std::size_t kG = 12;
 constexpr std::int32_t kVocab = 7;
 constexpr double kStep = 1e-5;
-constexpr double kBound = 1e-5;  // norm-wise, a hundred units of roundoff
+constexpr double kBound = 1e-5;  // norm-wise: a hundred units of roundoff
 
 std::vector<double> value_reference(std::vector<double> v, const std::vector<double>& x,
                                     const std::vector<double>& weight,
@@ -207,8 +207,8 @@ struct ValueRun {
   };
 };
 
-// Heads of whole 16-byte accesses, more heads than a warp has lanes, more rows than a block
-// processes.
+// Heads of whole 16-byte accesses, more heads than a warp has lanes, and more rows than a
+// block processes.
 TEST(ValueEmbedding, TypesAndAddressesChangeNoMoreThanRoundings) {
   struct Case {
     std::int64_t n, heads, h, g;
@@ -229,7 +229,7 @@ TEST(ValueEmbedding, TypesAndAddressesChangeNoMoreThanRoundings) {
 }
 
 TEST_F(ValueEmbeddingTest, RefusesATokenBeyondTheTable) {
-  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints and stops the device";
+  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints a line and traps";
   tokens.values<std::int32_t>()[3] = kVocab;
   EXPECT_THAT(test::message_of<Error>([&] { forward(); }),
               testing::HasSubstr("token 7 at position 3"));
@@ -255,7 +255,7 @@ std::vector<double> smear_reference(const std::vector<double>& x, const std::vec
   return y;
 }
 
-TEST(Smear, MixesTheGatedTokenBeforeIn) {
+TEST(Smear, MixesInTheGatedPreviousToken) {
   test::KernelStream stream;
   const HostTensor x = random_tensor({kB, kT, kSmearC}, "x");
   const HostTensor weight = random_tensor({1, kSmearG}, "weight", 0.3F);
@@ -272,14 +272,14 @@ TEST(Smear, MixesTheGatedTokenBeforeIn) {
     }
 }
 
-TEST(Smear, WithWhatCameBeforeARowGoesOn) {
+TEST(Smear, ContinuesFromThePreviousToken) {
   test::KernelStream stream;
   const HostTensor x = random_tensor({1, kT, kSmearC}, "x");
   const HostTensor weight = random_tensor({1, kSmearG}, "weight", 0.3F);
   const HostTensor lambda({1}, std::vector<float>{0.7F});
   const HostTensor want({1, kT, kSmearC}), want_gates({1, kT});
   smear(stream, {.y = want, .gates = want_gates, .x = x, .weight = weight, .lambda = lambda});
-  // Every position as a separate row; the first one has no previous position.
+  // Every position is a separate row; the first one has no previous position.
   std::vector<float> before(kT * kSmearC, NAN);
   std::copy_n(x.values().begin(), (kT - 1) * kSmearC, before.begin() + kSmearC);
   std::vector<std::int32_t> numbers(kT);

@@ -100,7 +100,7 @@ void expect_agrees(const Case& s) {
                 .transpose_a = s.transpose_a,
                 .transpose_b = s.transpose_b,
                 .few_rows = s.few_rows});
-  // k products and sums, alpha, beta and the last sum; then the store rounds.
+  // Roundings of k products and sums, alpha, beta and the last sum; the store rounds once more.
   const double in_fp32 = test::worst_case(2 * s.k + 3);
   const double stored = s.out == DType::kBF16 ? test::kUnitBF16 : 0.0;
   std::vector<double> bound(want.value.size());
@@ -137,7 +137,7 @@ TEST(GemmOfFewRows, AgreesWithFloat64) {
 // A sample must not depend on the other samples of its batch.
 TEST(GemmOfFewRows, OnTheHostARowHasTheSameBitsAmongOthers) {
   if (test::kernel_backend() != test::KernelBackend::kHost)
-    GTEST_SKIP() << "a GPU's library chooses by the number of rows";
+    GTEST_SKIP() << "a GPU's library chooses algorithms by the number of rows";
   test::KernelStream stream;
   constexpr std::int64_t kRows = 7, kColumns = 37, kDepth = 203;
   for (const auto& [in, out] : kTypes) {
@@ -195,7 +195,7 @@ TEST(Gemm, AgreesWithFloat64WhereColumnsCollide) {
   }
 }
 
-// A long sum with few columns, like the head's input gradient.
+// A long sum with few columns, like the input gradient of the head.
 TEST(Gemm, AgreesWithFloat64ForLongSums) {
   for (const auto& [in, out] : kTypes)
     expect_agrees({1, 21, 19, 5003, false, false, 1.0F, 0.0F, Case::C::kAbsent, in, out});
@@ -223,7 +223,8 @@ TEST(Gemm, AcceptsEmptyResults) {
   }
 }
 
-// 1 + (2^-8 + 2^-20): if the product were rounded first, it would be 2^-8, and the sum, a tie, 1.
+// 1 + (2^-8 + 2^-20): if the product were rounded first, it would be 2^-8, and the sum, a
+// tie, would be 1.
 TEST(Gemm, RoundsOnce) {
   test::KernelStream stream;
   const auto bf16 = [](const Shape& shape, const std::vector<float>& values) {
@@ -239,7 +240,7 @@ TEST(Gemm, RoundsOnce) {
 
 class GemmCallers : public ::testing::TestWithParam<DType> {};
 
-TEST_P(GemmCallers, GetTheSameBitsAtOnce) {
+TEST_P(GemmCallers, GetTheSameBitsConcurrently) {
   const HostTensor a = random_tensor({104, 96}, "a").rounded(GetParam());
   const HostTensor b = random_tensor({104, 96}, "b").rounded(GetParam());
   const HostTensor want({104, 104}, GetParam());
@@ -268,7 +269,7 @@ TEST_P(GemmCallers, GetTheSameBitsAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Types, GemmCallers, ::testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& type) { return std::string(name_of(type.param)); });
 
-TEST(Gemm, NamesWhatDoesNotFit) {
+TEST(Gemm, ErrorsNameTheMismatch) {
   test::KernelStream stream;
   const HostTensor d({3, 4});
   const HostTensor a({3, 5});
@@ -313,12 +314,13 @@ int threads_of_process() {
   return static_cast<int>(std::distance(begin(tasks), end(tasks)));
 }
 
-// A device is a thread, so a library that starts a team for each would slow down training.
-TEST(GemmLibrary, ComputesInTheCallersThreadAlone) {
+// A device is a single thread, so a library that starts a team for each device would
+// slow down training.
+TEST(GemmLibrary, ComputesOnlyOnTheCallersThread) {
   if (test::kernel_backend() != test::KernelBackend::kHost)
     GTEST_SKIP() << "a GPU's driver and its stand-in start threads of their own";
   int before =
-      0;  // counted in the device's thread, as sanitizers start a thread with the first one
+      0;  // counted on the device's thread, because sanitizers start a thread with the first one
   int within = 0;
   std::thread device([&] {
     before = threads_of_process();
@@ -334,7 +336,7 @@ TEST(GemmLibrary, ComputesInTheCallersThreadAlone) {
   EXPECT_EQ(within, before);
 }
 
-TEST(GemmLibrary, SaysWhatItIs) {
+TEST(GemmLibrary, DescribesItself) {
   EXPECT_THAT(describe_gemm_library(),
               testing::MatchesRegex("oneDNN [0-9.]+, kernels for .*; bf16 products in .*"));
 }

@@ -1,5 +1,5 @@
-// Tests of kernels run twice: with the kernels that the loader chooses for this CPU, and with those
-// for CPUs without AVX-512 (CMakeLists.txt).
+// Tests of kernels run twice: with the kernels that the loader chooses for this CPU, and with the
+// kernels for CPUs without AVX-512 (CMakeLists.txt).
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,8 +44,8 @@ TEST(HostLibrary, IsTheOneForThisCpu) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// In a separate process, in which oneDNN has not created kernels yet.
-TEST(HostLibraryDeathTest, WithoutMemoryForOneDnnsKernelsSaysSo) {
+// Runs in a separate process, in which oneDNN has not created kernels yet.
+TEST(HostLibraryDeathTest, ReportsMissingMemoryForOneDnnsKernels) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto multiply = [](std::int64_t bytes_left) {
     const std::array<float, 256> x{};

@@ -68,7 +68,7 @@ TEST(WriteMetrics, FillsTheSlotOfTheStep) {
     EXPECT_EQ(ring.record(slot).sequence, 0) << slot;  // never written
 }
 
-TEST(WriteMetrics, NamesTheRankWithTheLowestPlace) {
+TEST(WriteMetrics, NamesTheRankWithTheLowestIndex) {
   Ring ring;
   ring.write(0, 0, 1);
   EXPECT_EQ(ring.record(0).bad_index, -1);

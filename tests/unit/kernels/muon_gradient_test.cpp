@@ -20,7 +20,7 @@ namespace muo::test {
 namespace {
 
 // bf16 gradients give the same bits as equal fp32 values, at any address.
-TEST(MuonInput, ReadsAGradientOfBF16AsItsValues) {
+TEST(MuonInput, AGradientOfBF16GivesTheBitsOfEqualFp32Values) {
   const MuonScalars scalars;
   for (const Shape& shape : muon_shapes()) {
     if (kThreadSanitizer && shape.numel() > 500) continue;  // takes half a minute
@@ -63,7 +63,7 @@ TEST(MuonInput, ReadsAGradientOfBF16AsItsValues) {
   }
 }
 
-TEST(MuonCommit, ReadsAGradientOfBF16AsItsValues) {
+TEST(MuonCommit, AGradientOfBF16GivesTheBitsOfEqualFp32Values) {
   const MuonScalars scalars;
   scalars.tensor.tensor().as_struct<StepScalars>()->gradient_scale = 0.375F;
   const std::int64_t n = 381;  // whole accesses and a remainder

@@ -82,8 +82,9 @@ TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
                             .normalisation = normalisation});
         const std::vector<double> want =
             input_reference(shape, grad.doubles(), momentum.doubles(), normalisation);
-        // Per element: six roundings of the lerps, relative to |grad| + |momentum|, which is at
-        // most 20 times the result's norm for mu = 0.9; then the norms and two of the scaling.
+        // Per element: six roundings of the lerps, relative to |grad| + |momentum|, which is
+        // at most 20 times the norm of the result for mu = 0.9; then the norms, and two
+        // roundings of the scaling.
         EXPECT_LE(relative_error<float>(x.values(), want), 20 * worst_case(12)) << shape.text();
 
         // The same with a separately computed Nesterov input.
@@ -100,7 +101,7 @@ TEST(MuonInput, AgreesWithDoubleForEveryShapeAndSize) {
       }
 }
 
-// Without Nesterov's look-ahead the input is the new momentum, bit by bit.
+// Without Nesterov's look-ahead, the input is the new momentum, bit by bit.
 TEST(MuonInput, OfPlainMomentumIsTheMomentumThatACommitStores) {
   KernelStream stream;
   const MuonScalars scalars;
@@ -119,12 +120,12 @@ TEST(MuonInput, OfPlainMomentumIsTheMomentumThatACommitStores) {
   EXPECT_TRUE(std::ranges::equal(input.values(), momentum.values()));
 }
 
-// The reference rounds where nanochat does, but its values differ by fp32 errors before rounding.
-// These change a rounded value only if they cross a boundary between two bf16 values. The errors
-// are below 64 units of fp32, relative to values whose boundaries are at least a unit of bf16
-// apart: so at most 2 64 2^-24 / 2^-8 = 0.2 % of the values of each rounding change, and a whole
-// row for each row factor that changes. A missing or an additional rounding changes a third of all
-// values.
+// The reference rounds where nanochat does, but before rounding, its values differ by fp32
+// errors. These change a rounded value only if they cross a boundary between two bf16 values.
+// The errors are below 64 units of fp32, relative to values whose boundaries are at least one
+// unit of bf16 apart. Hence each rounding changes at most 2 64 2^-24 / 2^-8 = 0.2 % of the
+// values, and a whole row for each row factor that changes. A missing or an additional rounding
+// changes a third of all values.
 TEST(MuonInput, RoundsBF16WhereNanochatDoes) {
   KernelStream stream;
   const MuonScalars scalars;
@@ -148,7 +149,7 @@ TEST(MuonInput, RoundsBF16WhereNanochatDoes) {
         for (std::size_t i = 0; i < got.size(); ++i)
           if (got[i] != want[i]) ++different;
         EXPECT_LE(different, got.size() / 50) << shape.text();
-        // Those few differ by one bf16 value, or by two after both products.
+        // These few differ by one bf16 value, or by two after both products.
         EXPECT_LE(relative_error(got, want), 4 * kUnitBF16 / std::sqrt(50)) << shape.text();
       }
 }
@@ -301,7 +302,8 @@ TEST(MuonCommit, DecaysCautiouslyAndWritesState) {
   EXPECT_EQ(t.replica.doubles(), t.weight.rounded(DType::kBF16).doubles());
 }
 
-// A bf16 momentum is the fp32 result, rounded by the noise of the element, however it is split.
+// A bf16 momentum is the fp32 result, rounded by the noise of the element, however the
+// tensor is split.
 TEST(MuonCommit, RoundsAMomentumOfBF16Stochastically) {
   const CommitTensors wide, narrow;
   const HostTensor momentum = narrow.momentum.rounded(DType::kBF16);
@@ -336,7 +338,7 @@ TEST(MuonCommit, RoundsAMomentumOfBF16Stochastically) {
   }
 }
 
-TEST(MuonCommit, MakesOfSplitMastersWhatItMakesOfWholeOnes) {
+TEST(MuonCommit, SplitMastersGiveTheResultOfWholeOnes) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const CommitTensors whole, t;
     for (float& w : whole.weight.values())
@@ -358,7 +360,7 @@ TEST(MuonCommit, MakesOfSplitMastersWhatItMakesOfWholeOnes) {
   }
 }
 
-// A bf16 momentum gives the same input of the iterations as equal fp32 values.
+// A bf16 momentum gives the same input of the iterations as equal fp32 values do.
 TEST(MuonInput, ReadsAMomentumOfBF16) {
   const MuonScalars scalars;
   for (const Shape& shape : muon_shapes())
@@ -388,7 +390,7 @@ TEST(MuonInput, ReadsAMomentumOfBF16) {
     }
 }
 
-TEST(MuonCommit, ReadsTheGradientTimesTheScaleOfClipping) {
+TEST(MuonCommit, MultipliesTheGradientByTheClippingScale) {
   const CommitTensors clipped;
   MuonScalars scalars;
   scalars.tensor.tensor().as_struct<StepScalars>()->gradient_scale = 0.375F;
@@ -401,7 +403,7 @@ TEST(MuonCommit, ReadsTheGradientTimesTheScaleOfClipping) {
   EXPECT_EQ(clipped.momentum.doubles(), scaled.momentum.doubles());
 }
 
-TEST(MuonCommit, DoesNothingUnlessAgreed) {
+TEST(MuonCommit, DoesNothingWithoutCommit) {
   const CommitTensors t;
   const HostTensor weight = t.weight.copy();
   const HostTensor momentum = t.momentum.copy();

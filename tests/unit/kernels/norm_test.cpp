@@ -23,7 +23,7 @@ using test::random_tensor;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// One row of doubles; also f(x) = sum_i y_i weight_i for finite differences.
+// One row in doubles; also used for f(x) = sum_i y_i weight_i in finite differences.
 double reference_rstd(const std::vector<double>& x, double eps) {
   double squares = 0;
   for (const double v : x)
@@ -83,7 +83,7 @@ TEST(RmsNorm, InPlaceGivesTheSameBits) {
   EXPECT_TRUE(std::ranges::equal(in_place.values(), apart.values()));
 }
 
-TEST(RmsNorm, LetsNotANumberThrough) {
+TEST(RmsNorm, PropagatesNaN) {
   test::KernelStream stream;
   const HostTensor x = random_tensor({1, 33}, "x");
   x.values()[20] = std::numeric_limits<float>::quiet_NaN();
@@ -133,7 +133,7 @@ TEST(RmsNormBackward, ReferenceAgreesWithFiniteDifferences) {
       sum += x[i] * rstd * dy[i];
     return sum;
   };
-  // Central differences: truncation of order h^2, cancellation of order u / h.
+  // Central differences: a truncation error of order h^2, and cancellation of order u / h.
   const double h = std::cbrt(test::kUnitF64);
   EXPECT_LE(
       test::relative_error(test::central_differences(f, s.x.doubles(), h), reference_dx(s, kEps)),
@@ -146,7 +146,7 @@ TEST(RmsNormBackward, AgreesWithFloat64AndAccumulates) {
     for (const auto& [n, c] : kSizes) {
       const BackwardCase s = backward_case(n, c, eps);
       std::vector<double> want = reference_dx(s, double{eps});
-      // Relative to |rstd dy|, as the two terms cancel partly, and completely for one column.
+      // Relative to |rstd dy|, because the two terms cancel partly and, for one column, completely.
       double magnitude = 0;
       for (std::int64_t row = 0; row < n; ++row)
         for (const double v : row_of(s.dy.doubles(), row, c))
@@ -178,7 +178,7 @@ TEST(RmsNormBackward, InPlaceGivesTheSameBits) {
   EXPECT_TRUE(std::ranges::equal(s.dy.values(), dx.values()));
 }
 
-// Forward and backward of bf16 tensors; the reference uses the rounded inputs.
+// Forward and backward of bf16 tensors. The reference uses the rounded inputs.
 TEST(RmsNormBF16, AgreesWithFloat64BothWays) {
   test::KernelStream stream;
   for (const auto& [n, c] : kSizes) {
@@ -199,8 +199,9 @@ TEST(RmsNormBF16, AgreesWithFloat64BothWays) {
     EXPECT_LE(test::relative_error<float>(s.rstd.values(), want_rstd), in_fp32);
     EXPECT_LE(test::relative_error(s.y.doubles(), want), in_fp32 + stored * (1 + in_fp32));
 
-    // The kernel reads the rounded y: dot(dy, y) / c changes by at most |dy| |y| stored / c, which
-    // is stored |dy| / sqrt(c) as |y| <= sqrt(c), and multiplies y; y itself changes by `stored`.
+    // The kernel reads the rounded y. dot(dy, y) / c changes by at most |dy| |y| stored / c,
+    // which is stored |dy| / sqrt(c) because |y| <= sqrt(c), and is multiplied by y; y itself
+    // changes by `stored`.
     double magnitude = 0;
     for (std::int64_t row = 0; row < n; ++row)
       for (const double v : row_of(s.dy.doubles(), row, c))
@@ -225,7 +226,7 @@ TEST(RmsNormBF16, AgreesWithFloat64BothWays) {
   }
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): a HostTensor frees its memory
 
-TEST(RmsNorm, NamesWhatDoesNotFit) {
+TEST(RmsNorm, ErrorsNameTheMismatch) {
   test::KernelStream stream;
   const HostTensor x({3, 4});
   const HostTensor other({4, 3});

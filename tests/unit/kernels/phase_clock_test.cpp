@@ -31,7 +31,7 @@ TEST(Lap, TheFirstStartsTheClock) {
   }
 }
 
-TEST(Lap, ChargesThePhaseWithTheTimeSinceTheLapBefore) {
+TEST(Lap, AddsTheTimeSinceThePreviousLapToThePhase) {
   Clock clock;
   clock.mark_phase(0);
   const std::int64_t first = clock.read().last;
@@ -41,7 +41,7 @@ TEST(Lap, ChargesThePhaseWithTheTimeSinceTheLapBefore) {
   clock.mark_phase(1);
   clock.mark_phase(3);
   const PhaseClock& got = clock.read();
-  // A tolerance, as the clocks of host and GPU need not agree to the microsecond.
+  // There is a tolerance, because the clocks of host and GPU need not agree to the microsecond.
   EXPECT_GE(second - first, 19'000'000);
   EXPECT_EQ(got.elapsed[0], 0);
   EXPECT_GE(got.elapsed[3], second - first);

@@ -48,10 +48,11 @@ TEST(Sum, AgreesWithLongDoubleAndAccumulates) {
       magnitude += std::abs(double{v});
     }
     const HostTensor out({}, std::vector<double>{10.0});
-    sum(stream, {.out = out, .x = x, .scale = 0.5});
+    sum(stream, {.out = out, .x = x, .scale = HostTensor({1}, std::vector{0.5F})});
     const double tolerance = test::worst_case(x.tensor().numel() + 2, test::kUnitF64) * magnitude;
     EXPECT_NEAR(out.values<double>()[0], 0.5 * static_cast<double>(want), tolerance);
-    sum(stream, {.out = out, .x = x, .scale = -2.0, .accumulate = true});
+    sum(stream,
+        {.out = out, .x = x, .scale = HostTensor({1}, std::vector{-2.0F}), .accumulate = true});
     EXPECT_NEAR(out.values<double>()[0], -1.5 * static_cast<double>(want), 4 * tolerance);
   }
 }
@@ -89,8 +90,8 @@ TEST(SumSquares, IsNotFiniteWhereverAValueIsNot) {
     }
 }
 
-// Bitwise, also at addresses at which one dtype is read in vectors and the other is not, and over
-// many blocks.
+// Results are bitwise equal, also at addresses at which one dtype is read in vectors and the other
+// is not, and over many blocks.
 TEST(SumSquares, OfBF16AreThoseOfItsValues) {
   test::KernelStream stream;
   for (const std::int64_t n : {0, 1, 3, 31, 32, 75, 3111, 100'003}) {
@@ -135,7 +136,7 @@ TEST(LossTotals, AcceptsNoTargets) {
   EXPECT_THAT(out.values<double>(), ElementsAre(0.0, 0.0, 0.0, 0.0));
 }
 
-TEST(Reductions, NameWhatDoesNotFit) {
+TEST(Reductions, ErrorsNameTheMismatch) {
   test::KernelStream stream;
   const HostTensor x({5});
   const HostTensor out({}, DType::kF64);
@@ -160,7 +161,7 @@ TEST(Reductions, NameWhatDoesNotFit) {
 
 TEST(LossTotals, NamesATargetOutsideTheTable) {
   test::KernelStream stream;
-  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints and stops the device";
+  if (!stream.is_host()) GTEST_SKIP() << "a kernel cannot throw: it prints a line and traps";
   EXPECT_THAT(test::message_of<Error>([&] {
                 loss_totals(stream, {.out = HostTensor({4}, DType::kF64),
                                      .losses = HostTensor({1}),

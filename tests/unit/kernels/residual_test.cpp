@@ -40,10 +40,10 @@ Reference mix_norm_reference(const std::vector<double>& x, const std::vector<dou
   return out;
 }
 
-TEST(MixNorm, TakesTheNormOfWhatIsStored) {
+TEST(MixNorm, NormalisesTheStoredValues) {
   test::KernelStream stream;
   const HostTensor alpha({1}, std::vector<float>{1.15F});
-  for (const std::int64_t c : {1, 3, 16}) {  // with few columns one rounding is visible in the norm
+  for (const std::int64_t c : {1, 3, 16}) {  // with few columns, a rounding is visible in the norm
     const HostTensor x = random_tensor({kN, c}, "x").rounded(DType::kBF16);
     const HostTensor y({kN, c}, DType::kBF16);
     const HostTensor mixed({kN, c}, DType::kBF16);
@@ -81,7 +81,7 @@ TEST(MixNorm, MixesThenNormalises) {
                           .alpha = has_alpha ? alpha.tensor() : Tensor{},
                           .beta = has_beta ? beta.tensor() : Tensor{},
                           .sign = -1.0F});
-        // Norm-wise: two roundings of the mix, a sum of squares, one factor.
+        // Norm-wise: two roundings of the mix, a sum of squares, and one factor.
         EXPECT_LT(test::relative_error<float>(mixed.values(), want.mixed), test::worst_case(3));
         EXPECT_LT(test::relative_error<float>(y.values(), want.y), test::worst_case(c + 8));
         EXPECT_LT(test::relative_error<float>(rstd.values(), want.rstd), test::worst_case(c + 8));
@@ -178,7 +178,7 @@ std::vector<double> norm_backward_reference(const Mixed& m, double a, double b, 
   return d;
 }
 
-TEST(MixNormBackward, GivesTheGradientsOfAllThatWasMixed) {
+TEST(MixNormBackward, GivesTheGradientsOfAllInputs) {
   test::KernelStream stream;
   for (const std::int64_t c : {1, 16, 37, 200})
     for (const bool has_alpha : {true, false})
@@ -200,8 +200,8 @@ TEST(MixNormBackward, GivesTheGradientsOfAllThatWasMixed) {
           const double want_beta = (add ? -2.0 : 0.0) - inner(d, m.z.doubles(), &size_beta);
           m.forward(stream);
           m.backward(stream, add, add);
-          // Norm-wise: the forward's roundings, a sum over a row, and the roundings of d, which for
-          // c = 1 without dx consists of rounding errors only.
+          // Norm-wise: the roundings of the forward pass, a sum over a row, and the roundings of d,
+          // which for c = 1 without dx consists only of rounding errors.
           const double bound = 4 * test::worst_case(2 * c + 16);
           if (c > 1 || add) {
             EXPECT_LT(test::relative_error<float>(m.dx.values(), want_dx), bound);
@@ -220,8 +220,8 @@ TEST(MixNormBackward, GivesTheGradientsOfAllThatWasMixed) {
         }
 }
 
-// y is not read if x is; d is rounded as if it were stored.
-TEST(MixNormBackward, HasTheBitsOfTheNormsBackwardAndOfWhatFollows) {
+// y is not read if x is given; d is rounded as if it were stored.
+TEST(MixNormBackward, HasTheBitsOfSeparateOperations) {
   test::KernelStream stream;
   for (const DType dtype : {DType::kF32, DType::kBF16})
     for (const std::int64_t c : {8, 37, 200})

@@ -29,7 +29,7 @@ struct Size {
 const std::vector<Size> kSizes = {{1, 1, 1, 2, 0},  {2, 3, 2, 10, 4},  {1, 5, 3, 64, 0},
                                   {2, 4, 1, 70, 1}, {1, 2, 2, 128, 0}, {0, 3, 2, 8, 0}};
 
-// Rotates one row by minus the angle and normalises it, from position and base.
+// Rotates one row by minus the angle, which is computed from position and base, and normalises it.
 std::vector<double> reference_row(const std::vector<double>& x, std::int64_t position, double scale,
                                   double eps, double* rstd = nullptr) {
   const std::size_t half = x.size() / 2;
@@ -103,14 +103,15 @@ TEST(RotaryNorm, AgreesWithFloat64) {
                            .scale = kScale,
                            .eps = eps,
                            .first_position = s.first_position});
-      // Table, two products and a sum; squares; mean, eps, root, reciprocal, scale, product.
+      // Roundings of the table, two products and a sum; squares; mean, eps, root, reciprocal,
+      // scale and product.
       const double tolerance = test::worst_case(s.h + 10);
       EXPECT_LE(test::relative_error<float>(x.values(), want), tolerance) << s.h;
       EXPECT_LE(test::relative_error<float>(rstd.values(), want_rstd), tolerance) << s.h;
     }
 }
 
-TEST(RotaryNorm, WithPositionsASequenceIsAsIfItBeganThere) {
+TEST(RotaryNorm, PositionsShiftTheStartOfASequence) {
   test::KernelStream stream;
   const std::vector<std::int32_t> at = {5, 0, 2};
   for (const std::int64_t h : {10, 64}) {
@@ -167,7 +168,7 @@ TEST(RotaryNormBackward, AgreesWithFiniteDifferencesOfFloat64) {
     rotary_norm_backward(
         stream,
         {.dx = dy, .y = x, .rstd = rstd, .cos = table.cos, .sin = table.sin, .scale = kScale});
-    // Two dot products of h terms; the difference quotients add of the order h^2.
+    // Two dot products of h terms; the difference quotients add an error of order h^2.
     EXPECT_LE(test::relative_error<float>(dy.values(), want),
               test::worst_case(2 * s.h + 20) + 100 * h * h)
         << s.h;
@@ -181,8 +182,8 @@ TEST(RotaryTable, HoldsTheRoundedValuesInBF16) {
   EXPECT_EQ(rounded.sin.doubles(), exact.sin.rounded(DType::kBF16).doubles());
 }
 
-// The reference are the fp32 kernels, which are compared with float64 above, on widened bf16
-// inputs.
+// The references are the fp32 kernels, which are compared with float64 above, applied to
+// widened bf16 inputs.
 TEST(RotaryNormBF16, IsTheFp32ResultRoundedOnce) {
   test::KernelStream stream;
   const auto widened = [](const HostTensor& x) {
@@ -212,8 +213,8 @@ TEST(RotaryNormBF16, IsTheFp32ResultRoundedOnce) {
                          .sin = sin32,
                          .scale = 1.25F,
                          .first_position = s.first_position});
-    // The host sums rows of both dtypes in the same order. A GPU reads more bf16 at once, so its
-    // fp32 sums may differ before the rounding.
+    // The host sums rows of both dtypes in the same order. A GPU reads more bf16 values at once, so
+    // its fp32 sums may differ before the rounding.
     const double sums = stream.is_host() ? 0.0 : test::worst_case(2 * s.h);
     const double once = test::kUnitBF16 + sums;
     EXPECT_LE(test::relative_error(rstd.doubles(), rstd32.doubles()), sums);
@@ -222,7 +223,7 @@ TEST(RotaryNormBF16, IsTheFp32ResultRoundedOnce) {
       EXPECT_EQ(x.doubles(), x32.rounded(DType::kBF16).doubles());
     }
 
-    const HostTensor y32 = widened(x);  // the backward reads the rounded output
+    const HostTensor y32 = widened(x);  // the backward pass reads the rounded output
     rotary_norm_backward(
         stream,
         {.dx = dx, .y = x, .rstd = rstd, .cos = table.cos, .sin = table.sin, .scale = 1.25F});
@@ -235,7 +236,7 @@ TEST(RotaryNormBF16, IsTheFp32ResultRoundedOnce) {
   }
 }
 
-TEST(RotaryNorm, NamesWhatDoesNotFit) {
+TEST(RotaryNorm, ErrorsNameTheMismatch) {
   test::KernelStream stream;
   const HostTensor x({1, 3, 2, 8});
   const HostTensor rstd({1, 3, 2});

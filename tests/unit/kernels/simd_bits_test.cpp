@@ -25,9 +25,9 @@ struct Portable {
   static void store_bf16(void* p, portable::F32 a) { portable::store_halves(p, narrow_bf16(a)); }
 };
 
-TEST(SimdBits, IntrinsicsGiveThoseOfPlainCpp) {
+TEST(SimdBits, IntrinsicsMatchPlainCpp) {
 #ifndef __x86_64__
-  GTEST_SKIP() << "the kernels of this build have no intrinsics";
+  GTEST_SKIP() << "the kernels of this build use no intrinsics";
 #endif
   const test::Results here = test::results_here();
   for (const auto& [name, expected] : test::results_of<Portable>()) {
@@ -36,13 +36,13 @@ TEST(SimdBits, IntrinsicsGiveThoseOfPlainCpp) {
     const auto [at, other] = std::ranges::mismatch(bits, expected);
     if (at != bits.end())
       ADD_FAILURE() << name << ": result " << at - bits.begin() << " is " << std::hex << *at
-                    << ", of plain C++ " << *other;
+                    << ", that of plain C++ is " << *other;
   }
 }
 
-// FNV-1a of all results, which is the same on AVX2, AVX-512 and NEON; only a change of exp, exp2,
-// tanh or of the operands may change it.
-TEST(SimdBits, AreThoseOfEveryCpu) {
+// FNV-1a of all results, which is the same on AVX2, AVX-512 and NEON. Only a change of exp, exp2 or
+// tanh, or of the operands, may change it.
+TEST(SimdBits, AreTheSameOnEveryCpu) {
   std::uint64_t all = 0;
   std::string each;
   for (const auto& [name, bits] : test::results_here()) {

@@ -22,8 +22,8 @@ using test::random_tensor;
 constexpr std::size_t kSmearC = 27;
 constexpr std::size_t kSmearG = 24;
 
-// Results of both directions for positions [from, to) of a row, with documents that begin at
-// `starts`.
+// Results of both directions for positions [from, to) of a row, with documents that
+// begin at `starts`.
 struct SmearedRow {
   std::vector<double> y, gates, dx, dweight, dlambda;
 
@@ -71,7 +71,7 @@ struct SmearedRow {
   }
 };
 
-TEST(Smear, OfDocumentsIsThatOfEachAlone) {
+TEST(Smear, TreatsEachDocumentSeparately) {
   const std::vector<std::int32_t> starts = {0, 0, 2, 3, 3, 3, 6};
   const HostTensor x = random_tensor({1, 7, kSmearC}, "x"),
                    dy = random_tensor({1, 7, kSmearC}, "dy");
@@ -82,7 +82,7 @@ TEST(Smear, OfDocumentsIsThatOfEachAlone) {
   EXPECT_EQ(got.y, want.y);
   EXPECT_EQ(got.gates, want.gates);
   EXPECT_EQ(got.dx, want.dx);
-  // Sums over rows are fp64, and each document's is rounded once.
+  // Sums over rows are fp64, and the sum of each document is rounded once.
   EXPECT_LE(test::relative_error<double>(got.dweight, want.dweight), test::worst_case(8));
   EXPECT_NEAR(got.dlambda[0], want.dlambda[0], test::worst_case(8) * 7 * kSmearC);
   const SmearedRow one(x, dy, 0, 7, {0, 0, 0, 0, 0, 0, 0}), none(x, dy, 0, 7, {});

@@ -48,7 +48,7 @@ TEST(Schedules, WarmupWinsInShortRuns) {
     EXPECT_DOUBLE_EQ(lr_multiplier_at(hyper_for(40), it), static_cast<double>(it + 1) / 40);
   EXPECT_DOUBLE_EQ(lr_multiplier_at(hyper_for(60), 39), 1.0);
   EXPECT_NEAR(lr_multiplier_at(hyper_for(60), 40), 0.5372, 0.5e-4);  // printed to four decimals
-  // N - W < 40 up to N = 112: the warmdown has begun when the warmup ends.
+  // N - W < 40 up to N = 112, so the warmdown has begun when the warmup ends.
   EXPECT_LT(lr_multiplier_at(hyper_for(112), 40), 1.0);
   EXPECT_DOUBLE_EQ(lr_multiplier_at(hyper_for(116), 40), 1.0);
 }
@@ -57,7 +57,7 @@ TEST(Schedules, MomentumRampWinsAndThenJumps) {
   for (const std::int64_t n : {401, 800, 1141}) {
     const HyperParameters hyper = hyper_for(n);
     EXPECT_GT(muon_momentum_at(hyper, 399), 0.9695) << n;  // the ramp, even during the warmdown
-    // The warmdown has begun by step 400, so that the peak is not held.
+    // The warmdown has begun by step 400, so the peak is not held.
     EXPECT_LT(muon_momentum_at(hyper, 400), 0.97) << n;
   }
   EXPECT_DOUBLE_EQ(muon_momentum_at(hyper_for(1144), 400), 0.97);

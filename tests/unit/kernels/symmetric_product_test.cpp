@@ -46,7 +46,8 @@ HostTensor symmetric(const Shape& shape, const char* name) {
   return out;
 }
 
-// Circulant matrices: symmetric, and commuting with those of any other `shift`, for every n.
+// Circulant matrices, which are symmetric and commute with circulant matrices of any other
+// `shift`, for every n.
 HostTensor circulant(const Shape& shape, int shift) {
   HostTensor out(shape);
   const std::int64_t n = shape[1];
@@ -111,8 +112,8 @@ void expect_agrees(const Case& s) {
         const double old = s.c == C::kAbsent ? 0.0 : double{s.beta} * in_c[at(l, i, j)];
         const double product = double{s.alpha} * sum + old;
         const double want = product + (i == j ? double{s.diagonal} : 0.0);
-        // k products and sums, alpha, beta, the last sum and the diagonal; then the store rounds,
-        // on the diagonal twice.
+        // Roundings of k products and sums, alpha, beta, the last sum and the diagonal; the store
+        // rounds once more, and twice on the diagonal.
         const double scale =
             std::abs(double{s.alpha}) * magnitude + std::abs(old) + std::abs(want) + 1e-30;
         const double bound =
@@ -132,7 +133,7 @@ TEST_P(SymmetricProduct, AgreesWithFloat64ForEveryKindAndUseOfC) {
         expect_agrees({2, 37, 53, product, GetParam(), c, 1.5F, -0.75F, diagonal});
 }
 
-// Blocks are 96 or 256 rows, tiles 32; bf16 is widened 512 columns at a time.
+// Blocks have 96 or 256 rows, tiles have 32; bf16 is widened 512 columns at a time.
 TEST_P(SymmetricProduct, AgreesWithFloat64AroundItsBlocks) {
   for (const std::int64_t n : {1, 2, 31, 32, 33, 96, 97, 130, 259})
     for (const Product product : {Product::kRows, Product::kColumns, Product::kCommuting})
@@ -146,7 +147,7 @@ TEST_P(SymmetricProduct, IgnoresCWithoutBeta) {
   expect_agrees({1, 40, 8, Product::kRows, GetParam(), C::kSeparate, 1.0F, 0.0F});
 }
 
-TEST_P(SymmetricProduct, OfConcurrentCallersIsTheSameBits) {
+TEST_P(SymmetricProduct, ConcurrentCallersGetTheSameBits) {
   const HostTensor a = random_tensor({1, 104, 96}, "a").rounded(GetParam());
   const auto multiply_into = [&](const HostTensor& d) {
     test::KernelStream stream;
@@ -179,7 +180,7 @@ TEST_P(SymmetricProduct, AcceptsEmptyResults) {
 INSTANTIATE_TEST_SUITE_P(Types, SymmetricProduct, ::testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& type) { return std::string(name_of(type.param)); });
 
-TEST(SymmetricProductArguments, NamesWhatDoesNotFit) {
+TEST(SymmetricProductArguments, ErrorsNameTheMismatch) {
   test::KernelStream stream;
   const HostTensor d({2, 4, 4});
   const HostTensor a({2, 4, 5});

@@ -38,7 +38,7 @@ TEST(Transpose, IsExactUpToTheRoundingOfItsType) {
       }
 }
 
-TEST(Transpose, NamesWhatDoesNotFit) {
+TEST(Transpose, ErrorsNameTheMismatch) {
   KernelStream stream;
   const HostTensor x({2, 3, 4});
   const auto message = [&](const Tensor& y) {

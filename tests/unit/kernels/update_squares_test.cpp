@@ -55,7 +55,7 @@ void expect_reference(const HostTensor& squares, const std::vector<double>& befo
     }
 }
 
-// One piece that ends within a part and a vector, and equal pieces that end within a part.
+// One piece that ends within a part and within a vector, and equal pieces that end within a part.
 struct Cut {
   std::int64_t pieces, piece;
 };
@@ -94,8 +94,8 @@ TEST_P(SquaresOfACommit, OfMuonAreThoseOfDouble) {
   commit(unaligned, {}, 1);
   EXPECT_EQ(unaligned.doubles(), weight.doubles());
   expect_reference(squares, before, weight.doubles(), u.doubles(), worst_case(2));
-  // Squares are of the values before splitting, which differ by a unit in the last place in case of
-  // a tie; the change is a hundredth of the weight.
+  // Squares are those of the values before splitting, which in case of a tie differ by a unit in
+  // the last place; the change is a hundredth of the weight.
   commit(split.lower, split.upper, 1);
   expect_reference(squares, split_before, split.joined().doubles(), u.doubles(), worst_case(400));
   commit(weight, replica, 0);
@@ -125,7 +125,7 @@ TEST_P(SquaresOfACommit, OfAdamWAreThoseOfDouble) {
   }
 }
 
-TEST(UpdateSquares, OfOtherPartsAreRefused) {
+TEST(UpdateSquares, RefusesOtherNumbersOfParts) {
   const HostTensor weight = random_tensor({5003}, "weight");
   const auto refused = [&](const HostTensor& squares) {
     return message_of<Error>([&] {
@@ -141,11 +141,11 @@ TEST(UpdateSquares, OfOtherPartsAreRefused) {
   EXPECT_THAT(refused(squares_of(1, 2048)),
               ::testing::HasSubstr("squares is (1, 1, 3), expected (1, 3, 3)"));
   EXPECT_THAT(refused(squares_of(2, 2501)),
-              ::testing::HasSubstr("5003 elements do not divide into 2 equal pieces"));
+              ::testing::HasSubstr("5003 elements cannot be divided into 2 equal pieces"));
 }
 
-// More pieces than one launch on a GPU takes, and parameters with several; integers, so that sums
-// do not depend on the order.
+// More pieces than one launch on a GPU takes, and parameters with several pieces. Values are
+// integers, so that sums do not depend on the order.
 TEST(UpdateSquares, AreAddedUpByParameter) {
   std::vector<UpdatePiece> pieces;
   std::int64_t parts = 0;

@@ -41,7 +41,7 @@ TEST(Decimate, LeavesFewPointsAsTheyAre) {
   EXPECT_TRUE(decimate({}, {}, 4).points.x.empty());
 }
 
-TEST(Decimate, OfAMillionPointsNoSpikeIsLost) {
+TEST(Decimate, LosesNoSpikeOfAMillionPoints) {
   constexpr std::size_t kN = 1'000'000, kMax = 1000;
   const std::vector<std::int64_t> x = steps(kN);
   std::vector<double> y = noise(kN);
@@ -62,7 +62,7 @@ TEST(Decimate, OfAMillionPointsNoSpikeIsLost) {
   EXPECT_TRUE(std::ranges::is_sorted(curve.points.x, std::less_equal<>()));
 }
 
-TEST(Decimate, OfOneBucketKeepsTheExtremesBetweenTheFirstAndTheLast) {
+TEST(Decimate, OneBucketKeepsFirstLastAndExtremes) {
   for (const std::size_t n : {5UL, 13UL, 100UL, 1001UL}) {
     const std::vector<double> y = noise(n);
     const DrawnCurve curve = decimate(steps(n), y, 4);

@@ -47,7 +47,7 @@ class Followed : public testing::Test {
   static constexpr std::chrono::milliseconds kAlways{0};
 };
 
-TEST_F(Followed, AreSentWhenTheyHaveChanged) {
+TEST_F(Followed, ChangedRunsAreSent) {
   train("a", 0, 2);
   train("b", 0, 3);
   FollowedRuns runs({path("a"), path("b"), path("b/../a")}, kAlways);
@@ -66,7 +66,7 @@ TEST_F(Followed, AreSentWhenTheyHaveChanged) {
   EXPECT_THAT(ask(runs, 0), ElementsAre("a:2", "b:4"));
 }
 
-TEST_F(Followed, OfASweepAreItsTrialsAsTheyBegin) {
+TEST_F(Followed, ASweepStandsForItsTrialsAsTheyBegin) {
   fs::create_directories(path("sweep/trials/0001"));
   train("sweep/trials/0000", 0, 1);
   train("z", 0, 1);
@@ -80,7 +80,7 @@ TEST_F(Followed, OfASweepAreItsTrialsAsTheyBegin) {
   EXPECT_EQ(all["runs"][0][0], 2) << "numbers stay";
 }
 
-TEST_F(Followed, MayNotHaveBegunOrMayHaveGone) {
+TEST_F(Followed, RunsMayBeginLaterOrDisappear) {
   fs::create_directories(path("a"));
   fs::create_directories(path("sweep"));
   FollowedRuns runs({path("a"), path("sweep")}, kAlways);
@@ -104,7 +104,7 @@ TEST_F(Followed, MayNotHaveBegunOrMayHaveGone) {
   EXPECT_THAT(ask(runs, 3), ElementsAre());
 }
 
-TEST_F(Followed, AreLookedAtOnceInAWhile) {
+TEST_F(Followed, FilesAreCheckedAtIntervals) {
   train("a", 0, 2);
   FollowedRuns runs({path("a")}, std::chrono::hours(1));
   EXPECT_THAT(ask(runs, 0), ElementsAre("a:2"));
@@ -112,7 +112,7 @@ TEST_F(Followed, AreLookedAtOnceInAWhile) {
   EXPECT_THAT(ask(runs, 0), ElementsAre("a:2"));
 }
 
-TEST_F(Followed, AreRefusedWhereThereIsNone) {
+TEST_F(Followed, MissingRunsAreRejected) {
   train("a", 0, 1);
   EXPECT_THAT(test::message_of<InputError>([&] { FollowedRuns({path("none")}, kAlways); }),
               HasSubstr("none: no such directory"));

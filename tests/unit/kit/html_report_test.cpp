@@ -46,7 +46,7 @@ json runs_in(const std::string& page) {
   return json::parse(page.substr(from, page.find("</script>", from) - from));
 }
 
-TEST(RunData, OfNoStepsAndOfNoFactsIsNull) {
+TEST(RunData, IsNullWithoutStepsAndFacts) {
   const json data = data_of(RunHistory());
   EXPECT_EQ(data["steps"], 0);
   EXPECT_TRUE(data["facts"].is_null());
@@ -55,7 +55,7 @@ TEST(RunData, OfNoStepsAndOfNoFactsIsNull) {
   EXPECT_TRUE(data["clock"]["x"].empty());
 }
 
-TEST(RunData, HasNullForWhatIsNotFinite) {
+TEST(RunData, HasNullForNonFiniteNumbers) {
   RunHistory run = run_of(3);
   run.series[0] = {2, kNan, 1};
   run.series[7] = {kNan, kNan, kNan};
@@ -199,7 +199,7 @@ TEST(ReportPage, RefusesAScriptThatWouldEndItself) {
             "plotly.js contains </script: give the minified file of its package");
 }
 
-TEST(RunNames, AreShortWhereThatTellsThemApart) {
+TEST(RunNames, AreShortUnlessAmbiguous) {
   using Paths = std::vector<std::filesystem::path>;
   EXPECT_THAT(run_names(Paths{"runs/a", "runs/b/", "/x/c/."}), ElementsAre("a", "b", "c"));
   EXPECT_THAT(run_names(Paths{"x/a", "y/a"}), ElementsAre("x/a", "y/a"));

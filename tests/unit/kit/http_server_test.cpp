@@ -37,7 +37,7 @@ std::unique_ptr<HttpServer> echo(milliseconds request_timeout = seconds(10)) {
                      }});
 }
 
-TEST(HttpServer, HandsRequestsOnAsTheyCame) {
+TEST(HttpServer, PassesRequestsOnUnchanged) {
   const auto server = echo();
   const std::string host = "localhost:" + std::to_string(server->port());
   const std::string answer = http(server->port(), "GET", "/../a%2e%00?b=%41&c#d");
@@ -52,7 +52,7 @@ TEST(HttpServer, HandsRequestsOnAsTheyCame) {
   EXPECT_EQ(test::body_of(http(server->port(), "GET", "/", "Host: another\r\n")), "GET / of ");
 }
 
-TEST(HttpServer, AnswersPlainlyWhateverIsAskedFor) {
+TEST(HttpServer, IgnoresCompressionRangesAndExpectations) {
   const auto server = echo();
   const std::string answer = http(server->port(), "GET", "/",
                                   "Accept-Encoding: gzip, br\r\nRange: bytes=0-1,0-1\r\n"
@@ -61,7 +61,7 @@ TEST(HttpServer, AnswersPlainlyWhateverIsAskedFor) {
   EXPECT_THAT(test::body_of(answer), testing::StartsWith("GET / of "));
 }
 
-TEST(HttpServer, RefusesRequestsThatAreNoneOrHaveNoEnd) {
+TEST(HttpServer, RejectsMalformedAndEndlessRequests) {
   const auto server = echo();
   const auto status = [&](const std::string& text) {
     HttpConnection connection(server->port());
@@ -105,8 +105,8 @@ TEST(HttpServer, ARequestWithoutEndDoesNotHoldAConnection) {
   EXPECT_FALSE(open) << "after 20 s at full speed";
 }
 
-// One client fewer than there are threads.
-TEST(HttpServer, ClientsThatSayNothingDoNotHoldUpOthers) {
+// Uses one client fewer than there are threads.
+TEST(HttpServer, SilentClientsDoNotBlockOthers) {
   const auto server = echo(seconds(60));
   std::deque<HttpConnection> silent;
   for (int i = 0; i < 15; ++i)
@@ -115,7 +115,7 @@ TEST(HttpServer, ClientsThatSayNothingDoNotHoldUpOthers) {
 }
 
 // At most 16 clients have a thread, and 64 wait for one.
-TEST(HttpServer, ClosesConnectionsThatAreTooMany) {
+TEST(HttpServer, ClosesExcessConnections) {
   auto server = echo(std::chrono::hours(1));
   std::deque<HttpConnection> silent;
   for (int i = 0; i < 200; ++i)
@@ -126,15 +126,15 @@ TEST(HttpServer, ClosesConnectionsThatAreTooMany) {
   EXPECT_EQ(closed(), 200);
 }
 
-TEST(HttpServer, IsOfThisMachineOnlyAndHasItsPortAlone) {
+TEST(HttpServer, ServesOnlyThisMachineOnAnExclusivePort) {
   const auto server = echo();
   EXPECT_THROW(HttpConnection(server->port(), "127.0.0.2"), Error);
   EXPECT_THAT(
       test::message_of<InputError>([&] { serve_http({.port = server->port(), .answer = {}}); }),
-      HasSubstr("already in use: give another port, or 0 for any free one"));
+      HasSubstr("already in use: give another port, or 0 for any free port"));
 }
 
-TEST(HttpServer, AnAnswerThatFailsIsAnError) {
+TEST(HttpServer, AnExceptionIsAServerError) {
   const auto server = serve_http(
       {.answer = [](const HttpRequest&, int) -> HttpAnswer { throw Error("a failure"); }});
   const std::string answer = http(server->port(), "GET", "/");

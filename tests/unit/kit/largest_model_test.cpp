@@ -28,7 +28,7 @@ trainer::PlanOptions asked(std::int64_t bytes, bool host) {
   return options;
 }
 
-// Plans the model as a run, with all micro-steps.
+// Plans the model as a run with all micro-steps.
 std::int64_t rank_bytes(const trainer::PlanOptions& options, const LargestModel& model,
                         std::int64_t depth) {
   trainer::TrainOptions o = options.train;
@@ -42,7 +42,7 @@ std::int64_t rank_bytes(const trainer::PlanOptions& options, const LargestModel&
     if (model.shard != optim::Shard::kWeights) o.sharding.replicas = optim::ReplicaAt::kEveryRank;
     o.numbers.dtype = DType::kBF16;
   }
-  trainer::RunConfig run = trainer::resolve(o, data::vocabulary_only(o.data));
+  trainer::RunConfig run = trainer::resolve(o, data::corpus_without_tokens(o.data));
   return trainer::plan_run_memory(run).rank_bytes(2);
 }
 
@@ -70,7 +70,7 @@ TEST(LargestModel, FitsAndTheNextDepthDoesNot) {
   }
 }
 
-TEST(LargestModel, OfThisMachineTakesItsDevices) {
+TEST(LargestModel, OfThisMachineUsesItsDevices) {
   trainer::PlanOptions options = asked(0, true);
   options.memory.reset();
   options.train.data.vocab_size = 50304;
@@ -84,7 +84,7 @@ TEST(LargestModel, OfThisMachineTakesItsDevices) {
                                      "with a vocabulary of 50.?.?.?304:"));
 }
 
-TEST(LargestModel, TableLeavesOutWhatIsNoDeeper) {
+TEST(LargestModel, TableOmitsRowsThatAreNoDeeper) {
   using enum optim::Shard;
   using model::Recomputed;
   const auto row = [](optim::Shard shard, Recomputed recompute, std::int64_t depth) {
@@ -102,7 +102,7 @@ TEST(LargestModel, TableLeavesOutWhatIsNoDeeper) {
   }
 }
 
-TEST(LargestModel, IsNoneWhereNoLayerFits) {
+TEST(LargestModel, IsEmptyIfNoLayerFits) {
   const trainer::PlanOptions options = asked(1'000'000, true);
   const LargestModels found = find_largest_models(options);
   EXPECT_EQ(found.models.size(), 3 * kNames<optim::Shard>.size());
@@ -110,7 +110,7 @@ TEST(LargestModel, IsNoneWhereNoLayerFits) {
     EXPECT_EQ(each.depth, 0);
 }
 
-TEST(LargestModel, LeavesOutWhatAStrategyCannot) {
+TEST(LargestModel, OmitsWhatAStrategyCannotShard) {
   trainer::PlanOptions options = asked(200'000'000, true);
   options.train.sharding.strategy = "ddp";
   const LargestModels found = find_largest_models(options);
@@ -125,7 +125,7 @@ TEST(LargestModel, LeavesOutWhatAStrategyCannot) {
   EXPECT_EQ(json["backend"], "host");
 }
 
-TEST(LargestModel, SaysWhatItNeedsToBeTold) {
+TEST(LargestModel, NamesTheOptionToOmit) {
   const auto refusal = [](const trainer::PlanOptions& options) {
     return test::message_of<InputError>([&] { find_largest_models(options); });
   };

@@ -53,7 +53,7 @@ TEST_F(LivePages, AreForPagesOfThisServerOnly) {
     EXPECT_EQ(status("GET", "/", host), 403) << host;
 }
 
-TEST_F(LivePages, SaysWhatBrowsersMayDoWithThem) {
+TEST_F(LivePages, HaveSecurityHeaders) {
   std::string all;
   for (const auto& [name, value] : page_.headers())
     all.append(name).append(": ").append(value).append("\n");

@@ -11,7 +11,7 @@ namespace {
 
 using testing::ContainsRegex;
 
-// Two steps on two devices, with half of the time in products and half in copies.
+// Two steps on two devices; half of the time is spent in products, half in copies.
 TEST(OperationReport, CountsPerDeviceAndStepInPowersOfTen) {
   trainer::RunConfig run;
   run.group.world = 2;

@@ -24,7 +24,7 @@ const OperationTime& row_of(const std::vector<OperationTime>& rows, const std::s
   return *row;
 }
 
-TEST(OperationTimes, AreOfAKindAndAddUp) {
+TEST(OperationTimes, AreSummedByKind) {
   HostDevice device(0);
   const auto stream = device.make_stream(StreamPriority::kNormal);
   const HostTensor d({3, 5}), a({3, 7}), b({5, 7}), y({100}), x({100});

@@ -93,7 +93,7 @@ std::vector<std::int64_t> trained(trainer::RunConfig config, std::int64_t steps)
   return out;
 }
 
-TEST(OptimizerTimes, AreOfTheUpdateThatTrains) {
+TEST(OptimizerTimes, MeasureTheUpdateOfTraining) {
   const std::vector<std::int64_t> want = trained(config_of("balanced", 3), kSteps + 1);
   for (const std::string_view strategy : optim::strategy_names())
     for (const optim::Gather gather : {optim::Gather::kPipelined, optim::Gather::kSimple}) {
@@ -117,7 +117,7 @@ TEST(OptimizerTimes, GradientsDifferBetweenRanks) {
   EXPECT_NE(gradients(0), gradients(1));
 }
 
-TEST(OptimizerTimes, AreOfEveryVersion) {
+TEST(OptimizerTimes, CoverEveryVersion) {
   for (const optim::OptimizerVersion& version : optim::optimizer_versions()) {
     const trainer::RunConfig config = config_of("parallel", 2, std::string(version.name));
     EXPECT_EQ(measure_optimizer(config, kSteps).weights, trained(config, kSteps + 1))
@@ -130,7 +130,7 @@ std::int64_t update_ns(const PhaseClock& clock) {
                          std::int64_t{0});
 }
 
-TEST(OptimizerTimes, ThePhasesAreAllOfTheTime) {
+TEST(OptimizerTimes, PhasesAddUpToTheTime) {
   for (const bool graph : {true, false}) {
     trainer::RunConfig config = config_of("balanced", 1);
     config.options.capture.graph = graph;
@@ -141,7 +141,8 @@ TEST(OptimizerTimes, ThePhasesAreAllOfTheTime) {
   }
 }
 
-// Checks the clock's number of intervals, as durations do not prove that each was measured.
+// Checks the number of intervals of the clock, because durations do not prove that each was
+// measured.
 TEST(OptimizerTimes, EveryCollectiveAndIterationIsClocked) {
   for (const std::string_view strategy : optim::strategy_names())
     for (const optim::Gather gather : {optim::Gather::kPipelined, optim::Gather::kSimple}) {
@@ -153,8 +154,8 @@ TEST(OptimizerTimes, EveryCollectiveAndIterationIsClocked) {
       for (const optim::Bucket& bucket : plan.buckets)
         calls += 1 + (bucket.exchange_tag != 0 ? 1 : 0) + (bucket.return_tag != 0 ? 1 : 0) +
                  (optim::publish_collectives(bucket) > 0 ? 1 : 0);
-      // Buckets without publishing: a simple step counts an empty interval, a pipelined one skips
-      // them.
+      // For buckets without publication, a simple step counts an empty interval, and a pipelined
+      // step skips them.
       if (gather == optim::Gather::kSimple)
         for (const optim::Bucket& bucket : plan.buckets)
           calls += optim::publish_collectives(bucket) > 0 ? 0 : 1;

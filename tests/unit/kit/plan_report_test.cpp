@@ -79,7 +79,7 @@ TEST(PlanReport, SumsMemoryBeforeAndAfterSharing) {
   EXPECT_THAT(table, HasSubstr("All devices together: 10.00 MiB"));
 }
 
-TEST(PlanReport, CountsWhatDevicesHaveInCommonOnce) {
+TEST(PlanReport, CountsSharedMemoryOnce) {
   PlanReport report = report_of("balanced", 2);
   report.run.memory.specs[0].common = true;
   report.run.memory.bytes = 1 << 20;
@@ -97,7 +97,7 @@ TEST(PlanReport, CountsWhatDevicesHaveInCommonOnce) {
   EXPECT_THAT(table, HasSubstr("one replica for all"));
 }
 
-TEST(PlanReport, TellsModelParametersAndSharding) {
+TEST(PlanReport, ShowsModelParametersAndSharding) {
   const std::string table = plan_table(report_of("balanced", 2));
   EXPECT_THAT(table, HasSubstr("4 layers, width 256, 2 heads of 128"));
   EXPECT_THAT(table, HasSubstr("3,145,728"));  // 4 layers x 12 x 256 x 256
@@ -177,7 +177,7 @@ TEST(PlanReport, ComparesAllStrategies) {
   }
 }
 
-// The expected bytes are those that the traced nodes access, without each node's scalars.
+// The expected bytes are those accessed by the traced nodes, without the scalars of each node.
 TEST(PlanReport, CountsWhatCommitReadsAndWrites) {
   const trainer::DescribedAttention attention(trainer::described_gpu("h100"));
   const auto expect_traced = [&](const std::function<void(trainer::TrainOptions&)>& change) {
@@ -190,7 +190,7 @@ TEST(PlanReport, CountsWhatCommitReadsAndWrites) {
     options.batch.iterations = 10;
     change(options);
     const trainer::RunConfig config =
-        trainer::resolve(options, data::vocabulary_only(options.data));
+        trainer::resolve(options, data::corpus_without_tokens(options.data));
     double traced = 0;
     for (const PredictedOperation& row : predict_step(config, gpu_rates("h100")).operations)
       if (row.work.name == "adamw" || row.work.name == "muon_commit") traced += row.work.bytes;
@@ -261,7 +261,7 @@ TEST(PlanReport, ReadsRatesInTheirUnits) {
 }
 
 // Expected values are the printed digits of nanochat's table by depth.
-TEST(PlanReport, TellsNanochatsDepthTwelve) {
+TEST(PlanReport, MatchesNanochatsDepthTwelve) {
   trainer::TrainOptions options;
   options.model.depth = 12;
   options.devices.count = 8;
@@ -291,7 +291,7 @@ TEST(PlanReport, TellsNanochatsDepthTwelve) {
   EXPECT_EQ(plan["weight_decay"], 0.28);
   const std::string table = plan_table(report);
   for (const char* text : {"286,261,730", "110,100,912", "84,935,088", "(13.0 % attention; 726M",
-                           "Extras: value embeddings, smear", "queries and keys times 1.2"})
+                           "Extras: value embeddings, smear", "queries and keys scaled by 1.2"})
     EXPECT_THAT(table, HasSubstr(text));
 }
 

@@ -5,7 +5,7 @@
 namespace muo::kit {
 namespace {
 
-TEST(ProgressText, OfTokenizingExpectsTheRestAtTheRateSoFar) {
+TEST(ProgressText, OfTokenizingAssumesTheRateSoFar) {
   TokenizeProgress progress{.tokens = 20'000'000,
                             .shards = 2,
                             .input_bytes = 400'000'000,
@@ -25,7 +25,7 @@ TEST(ProgressText, OfTokenizingExpectsTheRestAtTheRateSoFar) {
   EXPECT_EQ(progress_text(progress), "20.0M tokens, 2 shards");
 }
 
-TEST(ProgressText, OfExamplesExpectsTheRestAtTheRateSoFar) {
+TEST(ProgressText, OfExamplesAssumesTheRateSoFar) {
   EXPECT_EQ(progress_text({.task = "hellaswag", .done = 3000, .rows = 12000, .seconds = 60}),
             " 25 %  hellaswag  50 rows/s  ETA 3m00s");
 }

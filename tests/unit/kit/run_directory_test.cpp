@@ -51,13 +51,13 @@ class RunDirectoryTest : public testing::Test {
   const fs::path before_ = fs::current_path();
 };
 
-TEST_F(RunDirectoryTest, IsNamedAfterTheTimeWhereNothingIsAsked) {
+TEST_F(RunDirectoryTest, IsNamedAfterTheTimeByDefault) {
   const std::string name = find("").root.string();
   EXPECT_THAT(name, testing::MatchesRegex("runs/20[0-9]+-[0-9]+-[0-9]+"));
   EXPECT_FALSE(fs::exists("runs"));
 }
 
-TEST_F(RunDirectoryTest, OfAnotherRunIsRefused) {
+TEST_F(RunDirectoryTest, HoldingARunIsRejected) {
   make_run("a", {});
   EXPECT_THAT(error_of("a"), HasSubstr("--out a: holds a run already"));
   fs::create_directory("b");
@@ -94,7 +94,7 @@ TEST_F(RunDirectoryTest, ResumingNothingIsRefused) {
   EXPECT_THAT(error_of("", "a"), HasSubstr("--resume a: no checkpoint there"));
 }
 
-TEST_F(RunDirectoryTest, AutoTakesWhatThereIsOrStarts) {
+TEST_F(RunDirectoryTest, AutoResumesIfPossible) {
   EXPECT_EQ(find("a", "auto").root, "a");
   EXPECT_EQ(find("a", "auto").resume, "");
   make_run("a", {});  // killed before its first checkpoint

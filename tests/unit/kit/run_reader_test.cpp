@@ -82,7 +82,7 @@ TEST_F(ReadRun, TakesEveryKindOfRecord) {
   EXPECT_TRUE(run.notes.empty());
 }
 
-TEST_F(ReadRun, OfAnOlderVersionOrWithoutStepsIsRead) {
+TEST_F(ReadRun, AcceptsOlderVersionsAndRunsWithoutSteps) {
   write("config.toml", "depth = 4\n");
   const RunHistory run = read();
   EXPECT_TRUE(run.step.empty());
@@ -90,7 +90,7 @@ TEST_F(ReadRun, OfAnOlderVersionOrWithoutStepsIsRead) {
   EXPECT_TRUE(run.notes.empty());
 }
 
-TEST_F(ReadRun, NotesWhatIsDamagedAndReadsTheRest) {
+TEST_F(ReadRun, NotesDamageAndReadsTheRest) {
   write("config.toml", "depth = = 4\n");
   write("run.json", "[1]");
   write("metrics.jsonl", train(0, 5) + "not a record\n{\"kind\":\"train\",\"step\":-1}\n" +
@@ -106,7 +106,7 @@ TEST_F(ReadRun, NotesWhatIsDamagedAndReadsTheRest) {
   EXPECT_EQ(run.facts, "");
 }
 
-TEST_F(ReadRun, NamesTheTokenizerOfTheDataAndWhatIsHeldOut) {
+TEST_F(ReadRun, NamesTokenizerAndHeldOutData) {
   write("config.toml", "tokenizer = \"byte\"\n");
   write("run.json", R"({"tokenizer":"shards/tokenizer.json",
                         "data":{"val_tokens":30,"val_fingerprint":7,"tokenizer":"ab12"}})");
@@ -115,7 +115,7 @@ TEST_F(ReadRun, NamesTheTokenizerOfTheDataAndWhatIsHeldOut) {
   EXPECT_EQ(run.held_out, "30 tokens of fingerprint 7, tokenizer ab12");
 }
 
-TEST_F(ReadRun, NotesWhatIsNoRegularFile) {
+TEST_F(ReadRun, NotesIrregularFiles) {
   std::filesystem::create_directory(directory_.path() / "config.toml");
   ASSERT_EQ(::mkfifo((directory_.path() / "run.json").c_str(), 0600), 0);
   write("metrics.jsonl", train(0, 5));
@@ -124,7 +124,7 @@ TEST_F(ReadRun, NotesWhatIsNoRegularFile) {
 }
 
 // Copying or writing a JSON value recurses once per level.
-TEST_F(ReadRun, LeavesOutWhatIsNestedDeep) {
+TEST_F(ReadRun, IgnoresDeepNesting) {
   const std::string deep = test::nested_arrays(200'000);
   write("run.json", R"({"a":)" + deep + "}");
   write("metrics.jsonl", R"({"step":0,"kind":)" + deep + "}\n" + train(1, 4));
@@ -136,7 +136,7 @@ TEST_F(ReadRun, LeavesOutWhatIsNestedDeep) {
                           "metrics.jsonl: 1 invalid line, the first is line 1: ignored"));
 }
 
-TEST_F(ReadRun, OfStepsThatWereRepeatedTheLastAttemptCounts) {
+TEST_F(ReadRun, TheLastAttemptOfARepeatedStepCounts) {
   const auto update = [](int step, const char* ratio) {
     const std::string at = concat(R"(,"step":)", step);
     return concat(R"({"kind":"update")", at, R"(,"wte_ratio":)", ratio, "}\n",
@@ -155,7 +155,7 @@ TEST_F(ReadRun, OfStepsThatWereRepeatedTheLastAttemptCounts) {
   EXPECT_THAT(run.layer_ratio, ElementsAre(ElementsAre(0.3)));
 }
 
-TEST_F(ReadRun, TakesALastLineWithoutAnEndIfItIsWhole) {
+TEST_F(ReadRun, AcceptsACompleteLastLineWithoutNewline) {
   const std::string last = train(1, 4);
   write("metrics.jsonl", train(0, 5) + last.substr(0, last.size() - 1));
   const RunHistory run = read();
@@ -173,7 +173,7 @@ TEST_F(ReadRun, ReadsWhatTheLoggerWouldNotWrite) {
   EXPECT_THAT(run.notes, testing::IsEmpty());
 }
 
-TEST_F(ReadRun, RefusesWhatIsNoRun) {
+TEST_F(ReadRun, RejectsOtherDirectories) {
   EXPECT_THAT(test::message_of<InputError>([&] { static_cast<void>(read()); }),
               HasSubstr(": no run: it has neither config.toml nor metrics.jsonl: give run "));
   EXPECT_THAT(test::message_of<InputError>([&] { read_run(directory_.path() / "none"); }),
@@ -198,7 +198,7 @@ TEST_F(RunReaders, ReadWhatWasAdded) {
   write("metrics.jsonl", text);
   EXPECT_TRUE(reader_.read());
   EXPECT_FALSE(reader_.read());
-  // Replaces bytes at the start, which only reading the file again would notice.
+  // Replaces bytes at the start, which is noticed only if the file is read again.
   test::write_file(directory_.path() / "metrics.jsonl",
                    std::string(200, '?') + text.substr(200) + train(20, 7));
   EXPECT_TRUE(reader_.read());
@@ -221,7 +221,7 @@ TEST_F(RunReaders, WaitForTheEndOfALine) {
   EXPECT_THAT(run().notes, testing::IsEmpty());
 }
 
-TEST_F(RunReaders, ReadAgainWhatWasCutBackOrReplaced) {
+TEST_F(RunReaders, RereadATruncatedOrReplacedFile) {
   const std::string again =
       "metrics.jsonl was truncated or replaced, as by a resumed run: read "
       "again from the start";
@@ -245,15 +245,14 @@ TEST_F(RunReaders, ReadAgainWhatWasCutBackOrReplaced) {
   EXPECT_THAT(losses(), ElementsAre(6, 3, 1));
 }
 
-TEST_F(RunReaders, KeepWhatHasGone) {
+TEST_F(RunReaders, KeepTheContentsOfRemovedFiles) {
   write("config.toml", "depth = 4\n");
   write("metrics.jsonl", train(0, 5));
   EXPECT_TRUE(reader_.read());
   std::filesystem::remove(directory_.path() / "metrics.jsonl");
   EXPECT_TRUE(reader_.read());
   EXPECT_THAT(losses(), ElementsAre(5));
-  EXPECT_THAT(run().notes,
-              ElementsAre("files of this run are gone: their last contents are shown"));
+  EXPECT_THAT(run().notes, ElementsAre("files of this run are gone: showing their last contents"));
   EXPECT_FALSE(reader_.read());
   write("metrics.jsonl", train(0, 5));
   EXPECT_TRUE(reader_.read());
@@ -262,10 +261,10 @@ TEST_F(RunReaders, KeepWhatHasGone) {
   EXPECT_TRUE(reader_.read());
   EXPECT_THAT(losses(), ElementsAre(5));
   EXPECT_EQ(run().options.size(), 1U);
-  EXPECT_THAT(run().notes, ElementsAre("the directory is gone: its last contents are shown"));
+  EXPECT_THAT(run().notes, ElementsAre("the directory is gone: showing its last contents"));
 }
 
-TEST_F(RunReaders, SeeFilesThatComeLater) {
+TEST_F(RunReaders, SeeFilesCreatedLater) {
   EXPECT_FALSE(reader_.read());
   write("metrics.jsonl", "");
   EXPECT_FALSE(reader_.read());

@@ -65,7 +65,7 @@ TEST(SearchSpace, LeavesSingleValuesAndPathsAlone) {
   EXPECT_FALSE(parse("strategy", "ddp..balanced"));
 }
 
-TEST(SearchSpace, RefusesWhatCannotBeInOneLine) {
+TEST(SearchSpace, RejectsInvalidValuesInOneLine) {
   EXPECT_THAT(error_of("matrix-lr", "log:0..1"), HasSubstr("needs numbers above 0"));
   EXPECT_THAT(error_of("matrix-lr", "0.1,"), HasSubstr("--matrix-lr: a value of the list"));
   EXPECT_THAT(error_of("matrix-lr", "1,1"), HasSubstr("1 is given twice"));
@@ -85,7 +85,7 @@ TEST(SearchSpace, RefusesWhatCannotBeInOneLine) {
               HasSubstr("missing"));
 }
 
-TEST(SearchSpace, AGridHasTheLastAxisFastestAndTheSeedFasterStill) {
+TEST(SearchSpace, InAGridTheSeedVariesFastestThenTheLastAxis) {
   const std::vector<trainer::Axis> axes = {*parse("seed", "1,2"), *parse("matrix-lr", "0.1,0.2"),
                                            *parse("weight-decay", "0,1")};
   EXPECT_THAT(texts_of(choose_points(axes, {}, 0)),
@@ -94,7 +94,7 @@ TEST(SearchSpace, AGridHasTheLastAxisFastestAndTheSeedFasterStill) {
   EXPECT_EQ(choose_points({}, {}, 0).size(), 1U);
 }
 
-TEST(SearchSpace, SomeOfAGridAreDifferentCellsAndMoreBeginWithTheSame) {
+TEST(SearchSpace, DrawsDistinctCellsAndLargerDrawsBeginWithTheSame) {
   const std::vector<trainer::Axis> axes = {*parse("matrix-lr", "0.1..1/10"),
                                            *parse("depth", "1..10")};
   const std::vector<std::string> all = texts_of(choose_points(axes, 100, 3));
@@ -151,7 +151,7 @@ TEST(SearchSpace, TrialsThatDoNotFitAreRefused) {
   EXPECT_THAT(error({depths, many}, {}), HasSubstr("more than 10000: give --trials"));
 }
 
-TEST(SearchSpace, TellsWhetherTheBestIsAtAnEdge) {
+TEST(SearchSpace, ReportsABestValueAtAnEdge) {
   const auto note = [](std::string_view option, const std::string& text, const std::string& best) {
     return edge_note(*parse(option, text), best);
   };

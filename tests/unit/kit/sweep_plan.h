@@ -8,10 +8,11 @@
 
 namespace muo::kit {
 
-// The number of steps of each trial of plan_of().
+// The number of steps of each trial in plan_of().
 constexpr std::int64_t kSteps = 270;
 
-// Trials without anything to train: `per_point` seeds at each point, by turns in so many groups.
+// Trials that train nothing: `per_point` seeds at each point, alternating between the given number
+// of groups.
 inline SweepPlan plan_of(std::size_t trials, std::size_t per_point, std::vector<std::int64_t> rungs,
                          std::size_t groups = 1) {
   SweepPlan plan;

@@ -24,8 +24,8 @@ namespace {
 // Four trials of a tiny model on one device, alternating between two groups; halving keeps two.
 class SweepRunTest : public testing::Test {
  protected:
-  // States of the trials, and number of captures. How::promoted is called before another worker may
-  // take the trial; it returns false if the promotion could not be recorded.
+  // States of the trials and the number of captures. How::promoted is called before another worker
+  // may take the trial; it returns false if the promotion could not be recorded.
   struct Outcome {
     std::vector<TrialState> states;
     int captures = 0;
@@ -99,7 +99,7 @@ class SweepRunTest : public testing::Test {
 };
 
 // The worker trains trials of both groups, and returns to at least one of them.
-TEST_F(SweepRunTest, WhatDoesNotFitBesideOthersIsCapturedAgain) {
+TEST_F(SweepRunTest, GroupsThatDoNotFitTogetherAreCapturedAgain) {
   const Outcome kept = run("kept", {});
   EXPECT_EQ(kept.failure, "");
   EXPECT_EQ(kept.captures, 2);
@@ -111,7 +111,7 @@ TEST_F(SweepRunTest, WhatDoesNotFitBesideOthersIsCapturedAgain) {
 }
 
 // The lock of a promoted trial is released before another worker may continue it.
-TEST_F(SweepRunTest, ATrialThatGoesOnIsLockedByNobody) {
+TEST_F(SweepRunTest, APromotedTrialIsUnlocked) {
   int promotions = 0;
   run("locks", {.promoted = [&](const SweepDirectory& directory, std::size_t trial) {
         ++promotions;
@@ -123,7 +123,7 @@ TEST_F(SweepRunTest, ATrialThatGoesOnIsLockedByNobody) {
 
 // Results that are not recorded decide nothing: the sweep ends, and resumes from the journal. In
 // asynchronous mode the winners depend on the order of results.
-TEST_F(SweepRunTest, WithoutItsJournalItEndsAndGoesOnFromThereLater) {
+TEST_F(SweepRunTest, EndsIfTheJournalCannotBeWrittenAndResumesFromIt) {
   for (const bool asynchronous : {false, true}) {
     const Outcome whole = run(asynchronous ? "a" : "s", {.asynchronous = asynchronous});
     EXPECT_EQ(std::ranges::count(whole.states, TrialState::kDone), 2);
@@ -143,7 +143,7 @@ TEST_F(SweepRunTest, WithoutItsJournalItEndsAndGoesOnFromThereLater) {
   }
 }
 
-TEST_F(SweepRunTest, APromotionThatIsNotWrittenDownDoesNotCount) {
+TEST_F(SweepRunTest, AnUnrecordedPromotionDoesNotCount) {
   for (const bool asynchronous : {false, true}) {
     const Outcome outcome =
         run(asynchronous ? "a" : "s",

@@ -35,7 +35,8 @@ struct Event {
   TrialResult result = {};
 };
 
-// Runs the sweep on `devices`, which end their segments in a random order, until `most` results.
+// Runs the sweep on `devices`, which end their segments in a random order, until there are `most`
+// results.
 std::vector<Event> run_sweep(Scheduler& scheduler, std::vector<Event>& events, int devices,
                              std::uint64_t seed, std::size_t most = 1000000) {
   std::mt19937_64 random(seed);
@@ -43,7 +44,7 @@ std::vector<Event> run_sweep(Scheduler& scheduler, std::vector<Event>& events, i
   for (std::size_t results = 0; results < most;) {
     while (std::ssize(running) < devices) {
       bool stop = false;
-      // Everything runs on one thread, so waiting would be a deadlock.
+      // Everything runs on one thread, so waiting would deadlock.
       const auto next = scheduler.next_trial(0, [&] { stop = true, scheduler.stop(); });
       if (stop) ADD_FAILURE() << "next_trial() would wait";
       if (!next) break;
@@ -117,12 +118,12 @@ void expect_halving(std::size_t trials, std::int64_t steps) {
 }
 
 // A third of the trials continues at each rung, rounded down, but at least one: 10, 3, 1, 1.
-TEST(SweepScheduler, HalvesAsTheDefinitionSays) {
+TEST(SweepScheduler, HalvesAsDefined) {
   expect_halving(27, 27 * 10 + 9 * 20 + 3 * 60 + 1 * 180);
   expect_halving(10, 10 * 10 + 3 * 20 + 1 * 60 + 1 * 180);
 }
 
-TEST(SweepScheduler, ComparesPointsByTheMeanOfTheirSeedsWhichGoOnTogether) {
+TEST(SweepScheduler, ComparesPointsByTheMeanOfTheirSeeds) {
   const SweepPlan plan = plan_of(6, 2, {10, kSteps});
   Scheduler scheduler(plan, {.factor = 3});
   // Point 1 has the best trial, point 2 the best mean.
@@ -139,7 +140,7 @@ TEST(SweepScheduler, ComparesPointsByTheMeanOfTheirSeedsWhichGoOnTogether) {
 
 // A trial's seconds include all its training: to earlier rungs, before a signal, and by earlier
 // processes.
-TEST(SweepScheduler, AddsTheSecondsOfATrialsStretches) {
+TEST(SweepScheduler, AddsUpTheSecondsOfATrial) {
   const SweepPlan plan = plan_of(2, 1, {10, kSteps});
   Scheduler scheduler(plan, {.factor = 2});
   scheduler.replay_result(
@@ -160,7 +161,7 @@ TEST(SweepScheduler, AddsTheSecondsOfATrialsStretches) {
   EXPECT_EQ(scheduler.status()[1].last.seconds, 8);
 }
 
-TEST(SweepScheduler, AsynchronouslyNeverMoreThanTheShareGoesOnAndAtLeastOneToTheEnd) {
+TEST(SweepScheduler, AsynchronouslyPromotesAtMostTheShareAndOneToTheEnd) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     const SweepPlan plan = plan_of(20, 1, {10, 30, 90, kSteps});
     std::vector<Event> events;
@@ -217,7 +218,7 @@ TEST(SweepScheduler, AJournalCutAnywhereLeadsToTheSameEnd) {
 TrialResult result_done() { return {.state = TrialState::kDone, .step = kSteps, .val_loss = 1.0}; }
 
 // Two workers, three groups of four trials.
-TEST(SweepScheduler, WorkersTakeGroupsOfTheirOwnThenThoseOfNobodyThenHelp) {
+TEST(SweepScheduler, WorkersPreferTheirGroupsThenFreeOnesThenHelp) {
   const SweepPlan plan = plan_of(12, 1, {}, 3);
   Scheduler scheduler(plan, {});
   std::vector<std::size_t> groups[2];
@@ -252,7 +253,8 @@ TEST(SweepScheduler, APromotedTrialGoesToAWorkerThatHasItsGroup) {
     if (drops) scheduler.drop_group(1, 1);
     const auto promoted = scheduler.next_trial(1);
     ASSERT_TRUE(promoted);
-    EXPECT_EQ(promoted->trial, 1U);  // groups that no worker has come before those of others
+    // Groups captured by no worker come before groups of other workers.
+    EXPECT_EQ(promoted->trial, 1U);
     EXPECT_EQ(promoted->rung, 1U);
     EXPECT_EQ(scheduler.next_trial(1)->trial, 0U) << "takes a trial of the other worker's group";
   }

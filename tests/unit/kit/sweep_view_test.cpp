@@ -19,9 +19,10 @@ TrialStatus at(std::int64_t step, double loss) {
   return {.state = TrialState::kPaused, .last = {.step = step, .val_loss = loss}, .step = step};
 }
 
-// As losses fall with the steps, trials with more steps rank above those that were stopped earlier.
-// Each point has two seeds: the first point was stopped, and in each of the last two one seed lags.
-TEST(BestPoints, AreThoseThatHaveComeFarthestThenThoseOfTheLeastMean) {
+// Losses fall with the steps, so trials with more steps rank above trials that were stopped
+// earlier. Each point has two seeds: the first point was stopped, and in each of the last two
+// points one seed lags.
+TEST(BestPoints, AreSortedByStepThenByMean) {
   const SweepPlan plan = plan_of(10, 2, {30, 90, kSteps});
   const std::vector<TrialStatus> status = {at(30, 1), at(30, 1), at(90, 6), at(90, 4), at(90, 3),
                                            at(90, 5), at(90, 1), at(30, 1), at(90, 1), {}};
@@ -39,7 +40,7 @@ TEST(BestPoints, AreThoseThatHaveComeFarthestThenThoseOfTheLeastMean) {
 }
 
 // Steps that an earlier process trained do not count towards this process's rate.
-TEST(SweepView, ExpectsTheRestAtTheRateSoFar) {
+TEST(SweepView, AssumesTheRateSoFar) {
   const SweepPlan plan = plan_of(3, 1, {});
   const test::TemporaryDirectory directory;
   const auto path = directory.path() / "out";

@@ -68,10 +68,10 @@ RunSummary trial_of(const std::string& name, const std::string& lr, const std::s
           .best = held_out - 1};
 }
 
-TEST(TextReport, OfTrialsIsATableTheBestFirst) {
+TEST(TextReport, OfTrialsIsATableSortedBestFirst) {
   RunSummary diverged = trial_of("4", "0.3", "1", 0);
   diverged.last = diverged.best = {};
-  // A trial that made fewer steps ranks below all others, even if its loss is lower.
+  // A trial with fewer steps ranks below all others, even if its loss is lower.
   RunSummary stopped = trial_of("5", "0.1", "3", 2);
   stopped.steps = 5;
   EXPECT_EQ(
@@ -87,7 +87,7 @@ TEST(TextReport, OfTrialsIsATableTheBestFirst) {
       "  5            0.1     3      5  3.0000              2.0000         2.0000  1.0000    2s\n");
 }
 
-TEST(TextReport, SaysWhichHeldOutDataAreOthers) {
+TEST(TextReport, WarnsOfDifferentHeldOutData) {
   std::vector<RunSummary> runs = {trial_of("x", "1", "1", 2), trial_of("y", "1", "1", 2),
                                   trial_of("z", "1", "1", 2)};
   EXPECT_EQ(incomparable_text(runs), "");
@@ -106,11 +106,11 @@ TEST(TextReport, KeepsSpikesInBraille) {
   run.series[static_cast<std::size_t>(Series::kLoss)][500] = 50;
   const std::string text = text_report(run, "one", {.columns = 40, .braille = true});
   EXPECT_THAT(text, testing::HasSubstr("       50 | "));
-  // The spike, halfway, from the top to the bottom of the chart.
+  // The spike, in the middle of the chart, reaches from its top to its bottom.
   EXPECT_THAT(text, testing::HasSubstr("\xE2\xA1\x87"));
 }
 
-TEST(TextReport, OfARunThatHasNoStepsOrOne) {
+TEST(TextReport, OfARunWithNoStepsOrOneStep) {
   EXPECT_EQ(text_report(RunHistory{}, "empty", {}), "empty: no steps\n");
   RunHistory run = run_of(2);
   run.step.pop_back();

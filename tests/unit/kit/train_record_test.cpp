@@ -26,7 +26,7 @@ TEST(TrainRecords, AreReadAsTheLoggerWritesThem) {
   EXPECT_EQ(record->bad_number, "w[3] on rank 1");
 }
 
-// Lines that are left to the JSON library, which parses or refuses them.
+// Lines that are left to the JSON library, which parses or rejects them.
 TEST(TrainRecords, OfAnotherFormAreLeftAlone) {
   const std::string head = R"({"kind":"train","step":1)";
   ASSERT_TRUE(parse_train_record(head + "}").has_value());

@@ -16,9 +16,9 @@ std::vector<AttentionDirection>& asked() {
   return directions;
 }
 
-// cuDNN plans of a direction cost a second each: an evaluation or a decoder requests forward's
-// only.
-TEST(Activations, WithoutBackwardNoPlanOfGradientsIsAskedFor) {
+// cuDNN plans of a direction take a second each, so evaluations and decoders request only those of
+// the forward direction.
+TEST(Activations, WithoutBackwardNoPlanOfGradientsIsMade) {
   const AttentionBackend before = register_attention_backend(
       {.choose = [](const AttentionSize& /*size*/, AttentionDirection direction) {
         asked().push_back(direction);

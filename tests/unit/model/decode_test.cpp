@@ -1,4 +1,4 @@
-// A row that is decoded position by position, from a cache, has the logits of the whole pass.
+// A row that is decoded position by position from a cache has the logits of the whole pass.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ constexpr std::int32_t kDocumentToken = 11;
 struct Case {
   std::string name;
   GptConfig config;
-  // By row: positions filled by one pass, and all positions.
+  // By row: the number of positions filled by one pass, and of all positions.
   std::int64_t prefilled[kRows], positions[kRows];
 };
 
@@ -80,7 +80,7 @@ std::vector<Case> cases() {
     add(name, c);
   }
   out.push_back({"over the window's border", long_rows(), {126, 131}, {134, 136}});
-  // Documents begin in the prefilled part and in the rest, at a row's first position or not.
+  // Documents begin in the prefilled part and in the rest, at the first position of a row or later.
   c = nanochat();
   c.document_token = kDocumentToken;
   add("documents", c);
@@ -116,7 +116,7 @@ class Model {
       tokens_.values<std::int32_t>()[static_cast<std::size_t>(i)] = config().document_token;
   }
 
-  // Logits of each row's positions, concatenated.
+  // The logits of each row's positions, concatenated.
   std::vector<double> whole() {
     const Gpt gpt = make({.b = 1, .t = config().seq_len, .backward = false, .logits = true});
     std::vector<double> out;
@@ -127,8 +127,8 @@ class Model {
     return out;
   }
 
-  // The same from the cache: logits of `prefilled` positions by one pass, then of single steps, in
-  // which both rows take part.
+  // The same from the cache: logits of `prefilled` positions from one pass, then those of single
+  // steps, in which both rows take part.
   std::vector<double> cached() {
     const KvCache cache(config(), kRows, "", arena_);
     std::vector<std::vector<double>> out(kRows);
@@ -229,11 +229,11 @@ TEST(ExtrasDecode, RefusesDocumentsWithoutTheirStarts) {
   const KvCache cache(config, 1, "", arena);
   const WeightSource none{.weights = {}, .before_use = [](std::size_t) { MUO_FAIL("read"); }};
   EXPECT_THAT(test::message_of<Error>([&] { gpt.decode(stream, none, {}, cache); }),
-              ::testing::HasSubstr("decode of documents without their starts"));
+              ::testing::HasSubstr("decode() with documents needs step.starts"));
 }
 
 // The comparison above detects angles that are off by a thousandth of the base.
-TEST(ExtrasDecode, TheToleranceIsBelowWhatASmallMistakeChanges) {
+TEST(ExtrasDecode, TheToleranceIsBelowTheEffectOfASmallMistake) {
   for (const Case& of : cases()) {
     Model model(of, DType::kF32);
     const std::vector<double> want = model.whole();

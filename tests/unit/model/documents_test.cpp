@@ -1,5 +1,5 @@
-// A row of packed documents, each begun by a token, has the losses and gradients of its single
-// documents.
+// A row of packed documents, each of which begins with the document token, has the losses and
+// gradients of the single documents.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -46,7 +46,8 @@ GptConfig within_documents() {
   return c;
 }
 
-// Positions at which documents begin in the batch. The second row begins within a document.
+// Positions at which documents begin in the batch. The second row begins in the
+// middle of a document.
 const std::vector<std::int64_t> kBegin = {0, 1, 140, 142, 160, 190, 257};
 
 struct Batch {
@@ -65,7 +66,7 @@ struct Result {
   std::vector<double> losses;
   std::vector<std::vector<double>> gradients;  // by parameter
 
-  // Every parameter has equal weight, whatever the size of its gradient.
+  // Every parameter has equal weight, whatever the size of its gradient is.
   [[nodiscard]] double gradient_error(const Result& want) const {
     double sum = 0;
     for (std::size_t i = 0; i < gradients.size(); ++i)
@@ -95,7 +96,7 @@ class Model {
     fill_rotary_tables(stream_, config_, rotary_);
   }
 
-  // Positions [begin, begin + b t) of the batch as b rows; gradients are accumulated.
+  // Adds positions [begin, begin + b t) of the batch as b rows; gradients are accumulated.
   void add(std::int64_t begin, std::int64_t b, std::int64_t t, const Recompute& recompute = {}) {
     const Gpt gpt(config_, {.b = b, .t = t, .recompute = recompute}, rotary_, "", arena_);
     const auto part = [&](const HostTensor& of) {
@@ -103,7 +104,8 @@ class Model {
     };
     const Tensor tokens = part(batch_.tokens);
     gpt.forward(stream_, {weights_}, tokens);
-    gpt.losses_and_backward(stream_, {weights_}, tokens, part(batch_.targets), 0.125F,
+    gpt.losses_and_backward(stream_, {weights_}, tokens, part(batch_.targets),
+                            HostTensor({1}, std::vector{0.125F}),
                             {.gradients = gradients_, .accumulate = !losses_.empty()});
     const float* losses = gpt.row_losses().as<float>();
     losses_.insert(losses_.end(), losses, losses + b * t);
@@ -132,7 +134,7 @@ Result packed(const GptConfig& config, const Recompute& recompute = {},
   return model.result();
 }
 
-TEST(ExtrasDocuments, APackedRowIsItsDocumentsOneByOne) {
+TEST(ExtrasDocuments, APackedRowEqualsItsDocumentsOneByOne) {
   Model one_by_one(nanochat());
   for (std::size_t i = 0; i < kBegin.size(); ++i) {
     const std::int64_t end = i + 1 < kBegin.size() ? kBegin[i + 1] : kRows * kSeqLen;

@@ -15,8 +15,8 @@
 #include "support/kernel_stream.h"
 #include "support/tensors.h"
 
-// nanochat's extras as switches: what each one adds and how it is initialised, and that it changes
-// nothing else.
+// nanochat's extras as switches: what each extra adds and how it is initialised, and that it
+// changes nothing else.
 namespace muo::model {
 namespace {
 
@@ -97,7 +97,7 @@ Result run(const GptConfig& config, const std::map<std::string, float>& set) {
   const Shape batch{kBatch, config.seq_len};
   gpt.forward(stream, {weights}, tokens.tensor().view(batch));
   gpt.losses_and_backward(stream, {weights}, tokens.tensor().view(batch),
-                          targets.tensor().view(batch), 1.0F,
+                          targets.tensor().view(batch), HostTensor({1}, std::vector{1.0F}),
                           {.gradients = gradients, .accumulate = false, .ready = {}});
   Result result;
   const Tensor losses = gpt.row_losses();
@@ -108,7 +108,7 @@ Result run(const GptConfig& config, const std::map<std::string, float>& set) {
   return result;
 }
 
-TEST(Extras, EachAddsItsParametersOnly) {
+TEST(Extras, EachAddsOnlyItsParameters) {
   for (const Extra& extra : extras()) {
     GptConfig config = small();
     config.*extra.on = true;
@@ -121,7 +121,7 @@ TEST(Extras, EachAddsItsParametersOnly) {
   }
 }
 
-TEST(Extras, WithNeutralWeightsEachLeavesLossAndOtherGradientsAsTheyWere) {
+TEST(Extras, WithNeutralWeightsEachLeavesLossAndOtherGradientsUnchanged) {
   const Result plain = run(small(), {});
   for (const Extra& extra : extras()) {
     GptConfig config = small();
@@ -150,7 +150,7 @@ TEST(Extras, TheStreamIsTheSameWithAndWithoutBackward) {
   GptConfig config = small();
   set_nanochat_extras(config);
   const Result trained = run(config, {});
-  // A model for inference shares one stream between its blocks.
+  // A model for inference shares one stream among its blocks.
   test::KernelStream stream;
   test::HeapArena arena;
   std::vector<Tensor> weights;

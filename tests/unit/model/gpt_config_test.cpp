@@ -37,19 +37,20 @@ TEST(GptConfig, ShortWindowIsAQuarterRoundedUpToTilesAndTheLastLayerIsLong) {
   EXPECT_EQ(odd.window(11), 600);
 }
 
-// nanochat's d12 at these sizes: the table of its scaling rules without value embeddings and gates.
+// nanochat's d12 at these sizes: the table of its scaling rules, without value
+// embeddings and gates.
 TEST(GptConfig, CountsParametersAndFlopsAsNanochatDoes) {
   const GptConfig c = depth_12();
   std::int64_t matrices = 0;
   for (const ParamSpec& spec : gpt_parameters(c))
     if (spec.role == ParamRole::kMatrix) matrices += spec.shape.numel();
   EXPECT_EQ(matrices, 84'934'656);
-  // 759,696,048 minus 6 per weight of the gates of value embeddings (6 layers of 6 x 12) and of
-  // smear (24).
+  // 759,696,048 minus 6 per weight of the gates of value embeddings (6 layers of 6 x 12)
+  // and of smear (24).
   EXPECT_EQ(flops_per_token(c), 759'696'048.0 - 6.0 * (6 * 6 * 12 + 24));
 }
 
-TEST(GptConfig, CausalFlopsCountThePairsOfQueryAndKeyThatAreSeen) {
+TEST(GptConfig, CausalFlopsCountVisiblePairs) {
   for (const std::int64_t length : {2, 5, 600}) {
     GptConfig c = depth_12();
     c.seq_len = length;
@@ -58,14 +59,14 @@ TEST(GptConfig, CausalFlopsCountThePairsOfQueryAndKeyThatAreSeen) {
       for (std::int64_t query = 0; query < length; ++query)
         for (std::int64_t key = 0; key <= query; ++key)
           pairs += query - key <= c.window(layer) ? 1 : 0;
-    // Two products of n_embd multiply-adds forward, twice as many backward.
+    // Two products of n_embd multiply-adds in the forward pass, twice as many in the backward pass.
     const double attention = 12.0 * 768 * static_cast<double>(pairs) / static_cast<double>(length);
     const double linear = flops_per_token(c) - attention_flops_per_token(c);
     EXPECT_DOUBLE_EQ(causal_flops_per_token(c), linear + attention) << length;
   }
 }
 
-TEST(GptConfig, ParameterOrderIsTheForwardsAndReadinessItsReverse) {
+TEST(GptConfig, ParametersAreInForwardOrderAndReadyInReverse) {
   GptConfig c = depth_12();
   c.n_kv_head = 2;
   const std::vector<ParamSpec> specs = gpt_parameters(c);

@@ -15,7 +15,7 @@ std::vector<float> zeroed_outside(std::int64_t origin, const std::vector<optim::
   return {tensor.values().begin(), tensor.values().end()};
 }
 
-TEST(ZeroOutside, KeepsTheRangesAndNothingElse) {
+TEST(ZeroOutside, KeepsOnlyTheRanges) {
   using testing::ElementsAre;
   EXPECT_THAT(zeroed_outside(0, {{1, 2}, {4, 5}}), ElementsAre(0, 2, 0, 0, 5, 0));
   EXPECT_THAT(zeroed_outside(0, {{0, 3}, {3, 6}}), ElementsAre(1, 2, 3, 4, 5, 6));

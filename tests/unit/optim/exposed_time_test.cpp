@@ -17,7 +17,7 @@
 namespace muo::test {
 namespace {
 
-// Matrices of 64 x 64, 16 KiB each: bytes that each of two ranks sends for a pair of them.
+// Matrices of 64 x 64, 16 KiB each: the bytes that each of two ranks sends for a pair of them.
 constexpr double kPairBytes = 64 * 64 * 4;
 const double kMatrixFlops = optim::newton_schulz_flops({64, 64});
 
@@ -30,7 +30,7 @@ std::vector<ParamSpec> matrices(int count) {
   return params;
 }
 
-// A pair takes 4 ms on the link, and a matrix takes its owner 3 ms.
+// The link takes 4 ms for a pair, and an owner 3 ms for a matrix.
 optim::MachineRates rates(double step_ms = 0) {
   return {.link_bytes_per_s = kPairBytes / 4e-3,
           .gemm_flops_per_s = kMatrixFlops / 3e-3,
@@ -45,8 +45,8 @@ void expect_ms(const optim::ExposedTime& got, const optim::ExposedTime& want_ms)
   EXPECT_NEAR(1e3 * got.newton_schulz_exposed_s, want_ms.newton_schulz_exposed_s, 1e-9);
 }
 
-// Reduced, computed, gathered: sequentially.
-TEST(ExposedTime, OfOneBucketIsAllOfIt) {
+// Reduction, computation and gather run one after the other.
+TEST(ExposedTime, OfOneBucketIsAllItsTime) {
   const std::vector<ParamSpec> params = matrices(2);
   const optim::ShardingPlan plan = optim::make_sharding_plan(params, 2, "block_cyclic");
   expect_ms(optim::exposed_time(plan, params, rates()), {8, 3, 11, 8, 3});
@@ -55,25 +55,26 @@ TEST(ExposedTime, OfOneBucketIsAllOfIt) {
   expect_ms(optim::exposed_time(plan, params, slow), {11, 3, 14, 11, 3});
 }
 
-// A step of 30 ms: forward until 10; backward completes the later pair at 20, the other at 30.
+// A step of 30 ms: the forward pass ends at 10; the backward pass completes the later pair at 20,
+// the other at 30.
 //   comm    20-24 reduce, 30-34 reduce, 37-41 gather, 41-45 gather
 //   update  24-27, 34-37
-TEST(ExposedTime, BackwardHidesWhatItLeavesBehind) {
+TEST(ExposedTime, TheBackwardPassHidesEarlierWork) {
   const std::vector<ParamSpec> params = matrices(4);
   const optim::ShardingPlan plan = optim::make_sharding_plan(params, 2, "block_cyclic");
   ASSERT_EQ(plan.buckets.size(), 2U);
-  // Without link: 30-33 update. Without products: 30-34 reduce, 34-42 gathers.
+  // Without the link: 30-33 update. Without products: 30-34 reduce, 34-42 gathers.
   expect_ms(optim::exposed_time(plan, params, rates(30)), {16, 6, 15, 12, 3});
-  // No backward to overlap with: reductions until 8, update until 11, gathers until 19.
+  // No backward pass to overlap with: reductions until 8, update until 11, gathers until 19.
   expect_ms(optim::exposed_time(plan, params, rates()), {16, 6, 19, 13, 3});
-  // Three micro-steps: the last backward runs from 23.333, its first half until 26.667.
+  // Three micro-steps: the last backward pass runs from 23.333, its first half until 26.667.
   optim::MachineRates thrice = rates(30);
   thrice.accumulation = 3;
   expect_ms(optim::exposed_time(plan, params, thrice), {16, 6, 15.0 + 2.0 / 3, 12.0 + 2.0 / 3, 3});
 }
 
-// Commit is between the agreement and publication, and cannot overlap.
-TEST(ExposedTime, OfTheCommitIsAllOfIt) {
+// Commit lies between agreement and publication, and cannot overlap.
+TEST(ExposedTime, OfTheCommitIsAllItsTime) {
   const std::vector<ParamSpec> params = matrices(4);
   optim::MachineRates machine = rates(30);
   for (const optim::ShardingPlan& plan :
@@ -82,8 +83,8 @@ TEST(ExposedTime, OfTheCommitIsAllOfIt) {
     machine.memory_bytes_per_s = optim::MachineRates{}.memory_bytes_per_s;
     const optim::ExposedTime free = optim::exposed_time(plan, params, machine);
     EXPECT_EQ(free.commit_s, 0);
-    // Masters and momentum of two matrices, read and written, their update and gradient; and a
-    // vector of 64.
+    // Masters and momentum of two matrices, read and written, plus their updates and gradients;
+    // and a vector of 64.
     const double bytes = 2.0 * (64 * 64 * 6 + 64 * 3) * 4;
     machine.memory_bytes_per_s = bytes / 5e-3;
     const optim::ExposedTime time = optim::exposed_time(plan, params, machine);
@@ -94,16 +95,20 @@ TEST(ExposedTime, OfTheCommitIsAllOfIt) {
   }
 }
 
-// The gathers end at 4 and 8. Forward waits for the first until 4, and reads the second 5 later. So
-// everything is 4 later: reductions 24-28 and 34-38, updates 28-31 and 38-41.
+// The gathers end at 4 and 8. The forward pass waits for the first one until 4, and reads the
+// second 5 later. Hence everything is 4 later: reductions 24-28 and 34-38, updates 28-31 and 38-41.
 TEST(ExposedTime, ForwardHidesAPipelinedGather) {
   const std::vector<ParamSpec> params = matrices(4);
   const optim::ShardingPlan plan = pipelined(optim::make_sharding_plan(params, 2, "block_cyclic"));
   expect_ms(optim::exposed_time(plan, params, rates(30)), {16, 6, 11, 8, 3});
+  // A loop waits for both gathers, until 8.
+  optim::MachineRates looped = rates(30);
+  looped.loop = true;
+  expect_ms(optim::exposed_time(plan, params, looped), {16, 6, 15, 12, 3});
 }
 
-// A pair's inputs are sent to their owners, and its updates back: a rank receives half a matrix in
-// 2 ms, and sends one meanwhile.
+// The inputs of a pair are sent to their owners, and the updates are sent back: a rank receives
+// half a matrix in 2 ms, and sends one meanwhile.
 //   comm    0-4 reduce A, 4-6 inputs A, 6-10 reduce B, 10-12 inputs B, 13-15 updates A,
 //           16-18 updates B, 18-26 weights
 //   update  10-13 A (after B's reduced gradients on the stream), 13-16 B
@@ -121,7 +126,7 @@ std::vector<double> all_times(const optim::ExposedTime& time) {
 
 class ExposedTimeOfPlans : public ::testing::TestWithParam<int> {};
 
-TEST_P(ExposedTimeOfPlans, HoldsWhatAnyMachineHolds) {
+TEST_P(ExposedTimeOfPlans, SatisfiesInvariantsOfAllMachines) {
   const std::vector<ParamSpec> params = toy_params();
   for (optim::ShardingPlan plan : all_plans(params, GetParam()))
     for (const bool at_head : {false, true})
@@ -154,7 +159,7 @@ TEST_P(ExposedTimeOfPlans, HoldsWhatAnyMachineHolds) {
           EXPECT_GE(time.update_s, time.communication_s - rounding);
           EXPECT_GE(time.update_s, time.newton_schulz_s - rounding);
         }
-        // If any rate increases, or more can overlap, the update does not add more time.
+        // If any rate increases, or more can overlap, the update does not take more time.
         EXPECT_LE(with(&optim::MachineRates::link_bytes_per_s, 2).update_s,
                   time.update_s + rounding);
         EXPECT_LE(with(&optim::MachineRates::link_bytes_per_s, 2).communication_exposed_s,
@@ -178,9 +183,10 @@ TEST_P(ExposedTimeOfPlans, HoldsWhatAnyMachineHolds) {
 }
 INSTANTIATE_TEST_SUITE_P(Worlds, ExposedTimeOfPlans, ::testing::Values(1, 2, 3, 8));
 
-// Four ranks in two boxes: a ring passes each box once, so a box sends as much as a rank; of the
-// bytes that a rank sends to the three others, two thirds leave the box, for both its ranks.
-TEST(ExposedTime, BetweenBoxesIsWhatTheirLinksTake) {
+// Four ranks in two boxes. A ring passes each box once, so a box sends as much as a rank. Of
+// the bytes that a rank sends to the three others, two thirds leave the box, and this holds for
+// both of its ranks.
+TEST(ExposedTime, BetweenBoxesIsTheTimeOfTheirLinks) {
   const std::vector<ParamSpec> params = matrices(4);
   const auto ms = [&](const char* strategy, double box_bytes_per_s) {
     const optim::ShardingPlan plan = optim::make_sharding_plan(params, 4, strategy);
@@ -199,15 +205,14 @@ TEST(ExposedTime, BetweenBoxesIsWhatTheirLinksTake) {
   EXPECT_NEAR(fast, 24, 1e-9);
   EXPECT_NEAR(sent, 2 * 3 * 64 * 64 * 4, 1e-6);
   EXPECT_NEAR(ms("block_cyclic", link / 3)[1], 72, 1e-9);
-  // all_to_all: in addition the exchange and its return, in which a box sends 4/3 of a rank's
-  // bytes.
+  // all_to_all adds the exchange and its return, in which a box sends 4/3 of the bytes of a rank.
   const auto exchanged = ms("all_to_all", link);
   const double between_ranks = exchanged[0] - 24;
   EXPECT_GT(between_ranks, 0);
   EXPECT_NEAR(exchanged[1], 24 + between_ranks * 4 / 3, 1e-9);
 }
 
-// For the update alone it makes no difference whether the gather is first or last.
+// For the update alone, it makes no difference whether the gather is first or last.
 TEST(ExposedTime, WithoutAModelThereIsNothingToPipeline) {
   const std::vector<ParamSpec> params = toy_params();
   for (const optim::ShardingPlan& plan : all_plans(params, 3))
@@ -216,7 +221,7 @@ TEST(ExposedTime, WithoutAModelThereIsNothingToPipeline) {
         << plan.strategy;
 }
 
-// The table of docs/spec/strategies.md, "Predicted update of d24": on 8 devices, embeddings in bf16
+// The table in docs/spec/strategies.md, "Predicted update of d24": on 8 devices, embeddings in bf16
 // and the rest in fp32, 370 GB/s and 600 TFLOP/s.
 class SpecTable : public ::testing::Test {
  protected:
@@ -224,7 +229,7 @@ class SpecTable : public ::testing::Test {
   struct Line {
     double gigabytes = 0, communication_ms = 0, newton_schulz_ms = 0;
   };
-  // `narrow_exchange`: inputs and updates of Newton-Schulz are sent in bf16, which plans cannot
+  // `narrow_exchange`: the inputs and updates of Newton-Schulz are sent in bf16, which plans cannot
   // express with fp32 gradients.
   [[nodiscard]] Line line_of(const std::string& strategy, bool narrow_exchange = false) const {
     optim::ShardingPlan plan = optim::make_sharding_plan(params_, kWorld, strategy);
@@ -262,7 +267,7 @@ class SpecTable : public ::testing::Test {
   }();
 };
 
-TEST_F(SpecTable, HoldsForWhatMovesEveryMatrixAlike) {
+TEST_F(SpecTable, HoldsForStrategiesThatSendEveryMatrixAlike) {
   expect(line_of("ddp"), {7.40, 20.0, 43.5});
   expect(line_of("stacked"), {7.40, 20.0, 5.4});
   expect(line_of("balanced"), {7.40, 20.0, 5.4});
@@ -270,7 +275,7 @@ TEST_F(SpecTable, HoldsForWhatMovesEveryMatrixAlike) {
   expect(line_of("parallel", /*narrow_exchange=*/true), {7.70, 20.8, 5.4});
 }
 
-// Three transfers of everything would be 11.10 GB; of AdamW's parameters there are two.
+// Three transfers of everything would be 11.10 GB, but AdamW's parameters are transferred twice.
 TEST_F(SpecTable, HoldsForAnAllReduceOfMatricesOnly) {
   expect(line_of("allreduce_owner"), {9.78, 26.4, 5.4});
 }

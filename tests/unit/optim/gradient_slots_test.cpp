@@ -12,8 +12,8 @@
 namespace muo::test {
 namespace {
 
-// Parameters of a GPT in the order in which backward completes them: value embeddings in every
-// other layer, between its matrices.
+// The parameters of a GPT in the order in which the backward pass completes them: value embeddings
+// in every other layer, between its matrices.
 std::vector<ParamSpec> gpt_like(int layers, std::int64_t width, std::int64_t vocab) {
   std::vector<ParamSpec> params;
   int l = kNoLayer;
@@ -48,7 +48,7 @@ optim::ShardingPlan sharded_plan(const std::vector<ParamSpec>& params, int world
 struct GradientBytes {
   std::int64_t held = 0;
   std::int64_t shards = 0;
-  std::int64_t three_buckets = 0;  // of the largest buckets
+  std::int64_t three_buckets = 0;  // bytes of the three largest buckets
 };
 GradientBytes gradient_bytes(const std::vector<ParamSpec>& params, const optim::ShardingPlan& plan,
                              int rank) {
@@ -63,7 +63,7 @@ GradientBytes gradient_bytes(const std::vector<ParamSpec>& params, const optim::
   for (const optim::Bucket& bucket : plan.buckets) {
     whole.push_back(bucket.full_elements() * 4);
     bytes.shards += bucket.reduction == optim::Reduction::kAllReduce
-                        ? 2 * whole.back()  // small parameters: the sum, and a micro-step's
+                        ? 2 * whole.back()  // small parameters: their sum, and that of a micro-step
                         : bucket.segments[static_cast<std::size_t>(rank)] * 4;
   }
   std::ranges::sort(whole, std::greater<>());
@@ -72,8 +72,8 @@ GradientBytes gradient_bytes(const std::vector<ParamSpec>& params, const optim::
   return bytes;
 }
 
-// For strategies whose buckets follow backward: one bucket is written and one is reduced, and one
-// of several layers may be open all the time.
+// For strategies whose buckets follow the backward pass: one bucket is written while one is
+// reduced, and a bucket of several layers may be open all the time.
 TEST(GradientSlots, AreNoMoreThanTheShardsAndThreeBuckets) {
   for (const std::int64_t vocab : {64, 4096}) {
     const std::vector<ParamSpec> params = gpt_like(12, 64, vocab);
@@ -89,9 +89,9 @@ TEST(GradientSlots, AreNoMoreThanTheShardsAndThreeBuckets) {
   }
 }
 
-// "Distributed Muon": P (1 + 2 / N) for weights, gradients and momentum. In addition there are two
+// "Distributed Muon": P (1 + 2 / N) for weights, gradients and momentum. In addition, there are two
 // buckets of N matrices each, and a factored variance for every row of 64.
-TEST(GradientSlots, MeetTheMemoryOfDistMuonButForTwoBuckets) {
+TEST(GradientSlots, MatchTheMemoryOfDistMuonExceptForTwoBuckets) {
   std::vector<ParamSpec> params;
   params.reserve(128);
   for (int i = 0; i < 128; ++i)
@@ -113,8 +113,9 @@ TEST(GradientSlots, MeetTheMemoryOfDistMuonButForTwoBuckets) {
   }
 }
 
-// Buckets of a slot are never written at the same time, for any strategy; and slots have at most
-// the size of the largest bucket times the number written at a time plus one being reduced.
+// Buckets of a slot are never written at the same time, whatever the strategy is. Slots have at
+// most the size of the largest bucket times the number of buckets written at a time plus one that
+// is being reduced.
 TEST(GradientSlots, TakeTurns) {
   const std::vector<ParamSpec> params = gpt_like(7, 32, 256);
   for (const std::string_view strategy : optim::strategy_names()) {

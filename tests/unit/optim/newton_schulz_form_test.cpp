@@ -15,7 +15,8 @@
 namespace muo::test {
 namespace {
 
-// Ownership and form are independent. One rank and several, some of which own little.
+// Ownership and form are independent. Tested with one rank and with several, some of
+// which own little.
 TEST(NewtonSchulzForms, AreBitwiseTheSameUnderEveryStrategy) {
   for (const DType replica : {DType::kF32, DType::kBF16}) {
     std::vector<std::vector<double>> results;
@@ -35,8 +36,8 @@ TEST(NewtonSchulzForms, AreBitwiseTheSameUnderEveryStrategy) {
         }
         if (world == 1) results.push_back(first);
       }
-      // Different forms give different bits; but merged ones may round like others, and all may in
-      // bf16.
+      // Different forms give different bits, but merged forms may round like others, and in bf16
+      // all may.
       if (form.merged || replica == DType::kBF16) continue;
       for (std::size_t i = 0; i + 1 < results.size(); ++i)
         EXPECT_NE(results.back(), results[i]) << form.name << " is form " << i;
@@ -73,9 +74,9 @@ Calls calls_of_step(std::string_view form) {
   return {count("gemm") + count("symmetric_product"), count("transpose")};
 }
 
-// Five steps of three products per batch: square, tall, wide; with merging, one batch less. The
-// Gram form has three products that involve x, and 11 small ones.
-TEST(NewtonSchulzForms, MergedIsOneBatchOfBothOrientations) {
+// Five steps of three products per batch: square, tall and wide; with merging, there is one batch
+// less. The Gram form has three products that involve x, and 11 small products.
+TEST(NewtonSchulzForms, MergedFormsBatchBothOrientations) {
   const auto expect = [](std::string_view form, std::int64_t products, std::int64_t transposes) {
     const Calls calls = calls_of_step(form);
     EXPECT_EQ(calls.products, products) << form;
@@ -88,7 +89,7 @@ TEST(NewtonSchulzForms, MergedIsOneBatchOfBothOrientations) {
   expect("gram_merged", 15 + 17, 2);
 }
 
-// Owners are assigned by the form's FLOPs, and the plan's cost counts those.
+// Owners are assigned by the FLOPs of the form, which are also those that the plan's cost counts.
 TEST(NewtonSchulzForms, OwnersAreBalancedByTheirFlops) {
   std::vector<ParamSpec> params;
   for (int layer = 0; layer < 4; ++layer) {
@@ -111,7 +112,7 @@ TEST(NewtonSchulzForms, OwnersAreBalancedByTheirFlops) {
       const optim::PlanCost cost = optim::plan_cost(plan, params);
       const double all = std::accumulate(cost.muon_flops.begin(), cost.muon_flops.end(), 0.0);
       EXPECT_NEAR(all, total(form), 1e-6 * all) << form.name;
-      // At least as good as owners assigned for the plain form.
+      // At least as good as with owners assigned for the plain form.
       optim::ShardingPlan other = optim::make_sharding_plan(params, world, "balanced");
       other.newton_schulz = &form;
       EXPECT_GE(cost.balance, optim::plan_cost(other, params).balance - 1e-12)

@@ -45,9 +45,9 @@ double polynomial(const optim::Quintic& p, double x) {
   return p.a * x + p.b * std::pow(x, 3) + p.c * std::pow(x, 5);
 }
 
-// Bound on the error of the map in fp32: the input's error grows by |p'|, and each of about eight
-// roundings that contribute to a term (coefficient, x x, A A, products, sums) adds a unit of its
-// size.
+// Bounds the error of the map in fp32: the error of the input grows by |p'|, and each of about
+// eight roundings that contribute to a term (coefficient, x x, A A, products, sums) adds a unit of
+// the size of the term.
 double rounding_after_five(double x) {
   constexpr double kRoundings = 8;
   double error = x * kUnitF32;
@@ -71,8 +71,8 @@ TEST(PolarExpress, CoefficientsGiveTheGoldenTable) {
   }
 }
 
-// Like `rounding_after_five`, for runs of steps on one Gram matrix: the input's error grows by the
-// slopes of the run's steps; within the run each operation propagates roundings and adds some.
+// Like `rounding_after_five`, for runs of steps on one Gram matrix: the error of the input grows by
+// the slopes of the run's steps; within the run, each operation propagates roundings and adds some.
 double rounding_of_gram(double x, std::size_t steps_per_gram) {
   constexpr double kRoundings = 8;
   double error = x * kUnitF32;
@@ -151,8 +151,8 @@ TEST(NewtonSchulz, DiagonalMatricesFollowTheScalarMap) {
 }
 
 // An iteration in double that shares no code with ours: plain products of one matrix, without
-// transposition. Every product may be moved at random by as much as sums in fp32 and storing in
-// `unit` would: that bounds the effect of rounding.
+// transposition. Every product may be perturbed at random by as much as sums in fp32 and storing in
+// `unit` would change it, which bounds the effect of rounding.
 using Matrix = std::vector<double>;
 struct Reference {
   std::size_t rows, columns;
@@ -262,7 +262,7 @@ TEST(NewtonSchulz, AgreesWithDoubleInEveryForm) {
   }
 }
 
-// Rounding makes eigenvalues of A negative for matrices of low rank.
+// Rounding makes eigenvalues of A negative if the matrix has low rank.
 TEST(NewtonSchulz, ARestartKeepsTheGramFormStableInBf16) {
   const optim::NewtonSchulzForm& plain = optim::newton_schulz_forms().front();
   const optim::NewtonSchulzForm& gram = optim::newton_schulz_form("gram");
@@ -288,7 +288,7 @@ TEST(NewtonSchulz, ARestartKeepsTheGramFormStableInBf16) {
   EXPECT_LE(worst_gram, worst_plain);
   EXPECT_LT(worst_plain, 0.5);
   EXPECT_GT(best_without, 10);
-  // In fp32 all are stable: with more than two steps per Gram matrix it is the same iteration.
+  // In fp32 all forms are stable: more than two steps per Gram matrix give the same iteration.
   const HostTensor x = input_of({1, 24, 96}, 2, 0.1F);
   const Matrix want = reference_of(x, optim::kPolarExpress)(x.doubles());
   for (const optim::NewtonSchulzForm& form : {without, late})
@@ -315,7 +315,7 @@ TEST(NewtonSchulz, FlopsAreThoseOfTheForm) {
             18);
 }
 
-TEST(NewtonSchulz, AnUnknownFormIsRefusedWithTheKnown) {
+TEST(NewtonSchulz, AnUnknownFormIsRefusedWithTheKnownOnes) {
   EXPECT_THAT(message_of<InputError>([] { static_cast<void>(optim::newton_schulz_form("fast")); }),
               ::testing::HasSubstr(
                   "--newton-schulz: 'fast' is unknown: give plain, symmetric, gram, merged"));

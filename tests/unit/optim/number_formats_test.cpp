@@ -48,7 +48,7 @@ std::vector<float> rounded(std::vector<float> values) {
   return values;
 }
 
-// Distance of two runs, relative to the second one's distance from the initial weights.
+// Distance of two runs, relative to the distance of the second one from the initial weights.
 double relative_change(const std::vector<float>& got, const std::vector<float>& want,
                        const ParamSpec& param) {
   const std::vector<float> initial = toy_weights(param);
@@ -81,7 +81,7 @@ TEST(NumberFormats, ReplicasAreTheRoundedMastersOnEveryRank) {
     }
 }
 
-TEST(NumberFormats, WeightsThatTravelInBf16ArriveRoundedEverywhereAndMastersStay) {
+TEST(NumberFormats, WeightsSentInBf16AreRoundedEverywhereAndMastersAreUnchanged) {
   for (const std::string_view strategy : {"balanced", "stacked"}) {
     const ToyRun wide = toy(3, strategy, DType::kF32, {});
     const ToyRun run = toy(3, strategy, DType::kF32, {.weight_wire = kBF16});
@@ -95,8 +95,7 @@ TEST(NumberFormats, WeightsThatTravelInBf16ArriveRoundedEverywhereAndMastersStay
         EXPECT_EQ(rank.weights[i], rounded(masters.at(run.params[i].name)))
             << strategy << ": " << run.params[i].name;
       }
-    // The toy's gradients do not depend on the weights, so masters are not affected by the
-    // rounding.
+    // The toy's gradients do not depend on the weights, so the rounding does not affect masters.
     EXPECT_EQ(masters, whole_state(run_toy(wide))) << strategy;
     EXPECT_LT(optim::plan_cost(run.plan, run.params).sent_bytes[0],
               optim::plan_cost(wide.plan, wide.params).sent_bytes[0]);
@@ -104,7 +103,7 @@ TEST(NumberFormats, WeightsThatTravelInBf16ArriveRoundedEverywhereAndMastersStay
 }
 
 // A reduce-scatter adds the rounded gradients in fp32, as if they had been rounded before.
-TEST(NumberFormats, GradientsThatTravelInBf16AreRoundedOnce) {
+TEST(NumberFormats, GradientsSentInBf16AreRoundedOnce) {
   for (const std::string_view strategy : {"balanced", "stacked"})
     for (const DType replica : {DType::kF32, kBF16}) {
       ToyRun narrow = toy(3, strategy, replica, {.gradient_wire = kBF16});
@@ -124,8 +123,8 @@ TEST(NumberFormats, GradientsThatTravelInBf16AreRoundedOnce) {
     }
 }
 
-// It makes no difference whether they are rounded by backward or when sent; on one rank, where
-// nothing is sent, they are rounded as if by a reduction.
+// It makes no difference whether gradients are rounded by the backward pass or when they are sent.
+// On one rank, where nothing is sent, they are rounded as if by a reduction.
 TEST(NumberFormats, GradientsOfBf16AreRoundedOnce) {
   for (const std::string_view strategy : optim::strategy_names())
     for (const int world : {1, 2, 3}) {
@@ -163,8 +162,9 @@ TEST(NumberFormats, PlansWithTheSameRoundingsAreBitwiseEqual) {
   }
 }
 
-// An update sent in bf16 has an error of one rounding of its own size at most, and the input of
-// Newton-Schulz one of its largest element: the change of the weights differs by per cents.
+// An update that is sent in bf16 has an error of at most one rounding of its own size, and the
+// input of Newton-Schulz an error of at most one rounding of its largest element; the change of the
+// weights differs by per cents.
 TEST(NumberFormats, ExchangesInBf16StayWithinTheirRoundings) {
   for (const char* strategy : {"ns_replicated", "parallel", "all_to_all"}) {
     ToyRun narrow = toy(3, strategy, DType::kF32, {.gradient_wire = kBF16});
@@ -183,7 +183,8 @@ TEST(NumberFormats, ExchangesInBf16StayWithinTheirRoundings) {
   }
 }
 
-// An all-reduce rounds its result as well: two roundings, of each rank's part and of the sum.
+// An all-reduce rounds its result as well, so there are two roundings: of each rank's part and of
+// the sum.
 TEST(NumberFormats, AnAllReduceInBf16StaysWithinItsRoundings) {
   ToyRun narrow = toy(3, "ddp", DType::kF32, {.gradient_wire = kBF16});
   narrow.steps = 1;
@@ -191,17 +192,17 @@ TEST(NumberFormats, AnAllReduceInBf16StaysWithinItsRoundings) {
   wide.steps = 1;
   const std::vector<ToyRank> got = run_toy(narrow);
   const std::vector<ToyRank> want = run_toy(wide);
-  // |g + e|^2 - |g|^2 with |e| <= u (sum of |g_r|) + u |g|; the toy's parts cancel by at most a
-  // factor of ten.
+  // |g + e|^2 - |g|^2 with |e| <= u (sum of |g_r|) + u |g|; the parts of the toy's gradients cancel
+  // by at most a factor of ten.
   EXPECT_NEAR(got[0].squares, want[0].squares, want[0].squares * 2 * 11 * kUnitBF16);
   EXPECT_NE(got[0].squares, want[0].squares);
   for (const ToyRank& rank : got)
     EXPECT_EQ(rank.weights, got[0].weights);
 }
 
-// AdamW does not read the replica: with bf16 replicas its masters are bitwise those of an fp32 run.
-// Muon's iterations run in bf16: their updates differ by per cents (docs/spec/optimizer.md,
-// "Newton-Schulz"), not more.
+// AdamW does not read the replica, so its masters with bf16 replicas are bitwise those of an fp32
+// run. Muon's iterations run in bf16, and their updates differ by per cents
+// (docs/spec/optimizer.md, "Newton-Schulz"), not more.
 TEST(NumberFormats, Bf16ReplicasChangeMuonsUpdatesByPerCentsAndAdamWsNotAtAll) {
   ToyRun narrow = toy(2, "balanced", kBF16, {});
   ToyRun wide = toy(2, "balanced", DType::kF32, {});
@@ -232,7 +233,7 @@ TEST(NumberFormats, OnlyMomentsOfEmbeddingsFollowTheEmbeddingState) {
 }
 
 // Momentum of matrices, and all moments except those of lambdas and gates.
-TEST(NumberFormats, LeanStateIsThatOfMatricesAndOfLargeTensors) {
+TEST(NumberFormats, LeanStateIsUsedForMatricesAndLargeTensors) {
   for (const std::string_view strategy : optim::strategy_names()) {
     const ToyRun run = toy(2, strategy, kBF16, {.momentum_state = kBF16, .adam_state = kBF16});
     for (const ToyRank& rank : run_toy(run))
@@ -248,8 +249,8 @@ TEST(NumberFormats, LeanStateIsThatOfMatricesAndOfLargeTensors) {
 }
 
 // Rounding depends on the element of the logical tensor, not on its holder or the division. The
-// toy's gradients are sums over ranks, equal for all strategies of a world.
-TEST(NumberFormats, LeanStateIsBitwiseThatOfEveryStrategy) {
+// toy's gradients are sums over ranks, which are equal for all strategies of a world.
+TEST(NumberFormats, LeanStateIsBitwiseEqualForAllStrategies) {
   for (const int world : {1, 3, 4})
     for (const DType replica : {DType::kF32, kBF16}) {
       const auto want = whole_state(run_toy(toy(world, "ddp", replica, kLean)));
@@ -266,7 +267,8 @@ TEST(NumberFormats, LeanStateIsBitwiseThatOfEveryStrategy) {
     }
 }
 
-// Rounded once per update: within one spacing of bf16 from fp32 after the first update.
+// State is rounded once per update, so after the first update it is within one spacing of bf16 from
+// fp32.
 TEST(NumberFormats, LeanStateIsWithinASpacingOfFp32AfterOneUpdate) {
   ToyRun lean = toy(2, "balanced", DType::kF32, kLean);
   ToyRun wide = toy(2, "balanced", DType::kF32, {});
@@ -279,10 +281,10 @@ TEST(NumberFormats, LeanStateIsWithinASpacingOfFp32AfterOneUpdate) {
           << name;
 }
 
-// One in 65536 numbers is a tie, which moves by an ulp when it is stored, and propagates: a few in
-// three updates of 11,000 elements. The toy's gradients do not depend on the weights, so nothing
-// else may differ.
-TEST(NumberFormats, SplitMastersAreThoseOfFp32ButForTies) {
+// One number in 65536 is a tie, which moves by an ulp when it is stored, and propagates: a few
+// numbers in three updates of 11,000 elements. The toy's gradients do not depend on the weights, so
+// nothing else may differ.
+TEST(NumberFormats, SplitMastersEqualFp32ExceptForTies) {
   for (const std::string_view strategy : optim::strategy_names())
     for (const int world : {1, 3}) {
       SCOPED_TRACE(std::string(strategy) + " world " + std::to_string(world));

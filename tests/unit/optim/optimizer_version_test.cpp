@@ -43,7 +43,7 @@ TEST(OptimizerVersions, AreBitwiseTheSameUnderEveryStrategy) {
   }
 }
 
-// The schedule computed independently in double, at every step.
+// The schedule, computed independently in double, at every step.
 TEST(OptimizerOptions, SetMomentumBetasAndTheirSchedule) {
   optim::OptimizerOptions options;
   options.momentum_start = 0.5;
@@ -83,7 +83,7 @@ TEST(OptimizerOptions, SetMomentumBetasAndTheirSchedule) {
   }
 }
 
-TEST(OptimizerVersions, AnUnknownOneIsRefusedWithTheKnown) {
+TEST(OptimizerVersions, AnUnknownVersionIsRefusedWithTheKnownOnes) {
   EXPECT_EQ(optim::optimizer_version("2025-10").name, "2025-10");
   EXPECT_THAT(message_of<InputError>([] { static_cast<void>(optim::optimizer_version("2024")); }),
               ::testing::HasSubstr("'2024' is unknown: give head, 2026-01, 2025-10"));

@@ -23,7 +23,8 @@ ToyRun toy(const std::vector<ParamSpec>& params, const optim::ShardingPlan& plan
   return run;
 }
 
-// Compares weights read by forward in each step, final weights, state, and bytes sent.
+// Compares the weights that the forward pass reads in each step, final weights,
+// state, and bytes sent.
 void expect_the_simple_forms_numbers(ToyRun run) {
   const std::string what = run.plan.strategy + ", world " + std::to_string(run.world);
   const std::vector<ToyRank> want = run_toy(run);
@@ -83,7 +84,7 @@ TEST(PipelinedGather, InAnyOrderForwardSeesTheNewWeights) {
   }
 }
 
-// Counterpart: without the wait the race is detected.
+// The counterpart of the tests above: without the wait, the race is detected.
 TEST(PipelinedGather, AWeightThatIsReadBeforeItsWaitIsARace) {
   const std::vector<ParamSpec> params = toy_params();
   ToyRun run = toy(params, optim::make_sharding_plan(params, 2, "balanced"), 1);
@@ -95,8 +96,8 @@ TEST(PipelinedGather, AWeightThatIsReadBeforeItsWaitIsARace) {
                              testing::HasSubstr("all_gather")));
 }
 
-// A single rank gathers nothing, nor does a plan in which every rank computes everything.
-TEST(PipelinedGather, LeavesNothingBehindWhereNothingIsGathered) {
+// A single rank gathers nothing; neither does a plan in which every rank computes everything.
+TEST(PipelinedGather, LeavesNothingBehindIfNothingIsGathered) {
   const std::vector<ParamSpec> params = toy_params(1);
   const auto leaves = [&](int world, std::string_view strategy, optim::Gather gather) {
     const optim::ShardingPlan plan = optim::make_sharding_plan(params, world, strategy, {}, gather);

@@ -39,7 +39,7 @@ std::vector<ParamSpec> random_params(std::uint64_t seed) {
     params.push_back(param);
   }
   number_in_model_order(params);
-  for (ParamSpec& param : params)  // another order, with ties, as models may have
+  for (ParamSpec& param : params)  // another order, with ties, as in some models
     param.ready = static_cast<int>(below(30));
   return params;
 }
@@ -135,8 +135,8 @@ RecordingCommunicator recorded_step(const optim::ShardingPlan& plan,
   return communicator;
 }
 
-// Every rank enters the same collectives in the same order, in which tags ascend: those of gathers
-// of sharded weights, and separately all others.
+// Every rank enters the same collectives in the same order, in which tags ascend; this holds
+// separately for the gathers of sharded weights and for all other collectives.
 void expect_one_total_order(std::vector<RecordingCommunicator>& ranks, Tag weights_tag) {
   const std::size_t count = ranks.at(0).calls().size();
   Tag last_gather = 0;

@@ -20,10 +20,10 @@ namespace {
 constexpr int kSteps = 50;
 using Matrix = std::vector<double>;  // row-major
 
-// The tolerance for fp32 is measured: the reference runs again with every stored value moved by a
+// The tolerance for fp32 is measured: the reference runs again, with every stored value moved by a
 // random part of fp32's unit roundoff, and every dot product by the effect of random roundings of
-// its partial sums. The steps amplify that exactly as they amplify real rounding. As between runs
-// of the trainer, four times the median of eight counts as equal.
+// its partial sums. The steps amplify these errors exactly as they amplify real rounding. As
+// between runs of the trainer, distances up to four times the median of eight count as equal.
 class Rounding {
  public:
   Rounding() = default;
@@ -43,7 +43,7 @@ class Rounding {
   std::mt19937_64 random_;
 };
 
-// a (r, k) times b (k, c), either of which may be transposed.
+// Multiplies a (r, k) by b (k, c), either of which may be transposed.
 Matrix product(const Matrix& a, const Matrix& b, std::size_t r, std::size_t k, std::size_t c,
                bool transpose_a, bool transpose_b, Rounding& round) {
   Matrix out(r * c);
@@ -83,7 +83,7 @@ struct Version {
   double norm_factor, norm_eps;
   bool unit_update, variance;
   float beta2;
-  double ramp_per_step;  // of momentum
+  double ramp_per_step;  // by which momentum rises per step
   enum { kCosine, kLine, kNever } decay;
   bool adam_by_group;
 };
@@ -119,7 +119,7 @@ Scalars scalars_at(const Version& version, int it) {
   return s;
 }
 
-using State = std::map<std::string, Matrix>;  // by checkpoint suffix
+using State = std::map<std::string, Matrix>;  // tensors by checkpoint suffix
 
 struct MuonReference {
   const Version& version;
@@ -245,10 +245,10 @@ std::vector<ParamSpec> reference_params() {
       {.name = "h.0.square", .shape = {24, 24}, .layer = 0},
       {.name = "h.0.wide", .shape = {24, 40}, .layer = 0},
       {.name = "h.0.gate", .shape = {6, 12}, .layer = 0},
-      {.name = "h.0.zero", .shape = {16, 12}, .layer = 0},  // gradient always zero
+      {.name = "h.0.zero", .shape = {16, 12}, .layer = 0},  // the gradient is always zero
       {.name = "h.0.late",
        .shape = {12, 16},
-       .layer = 0},  // gradient zero at the first step, as in nanochat
+       .layer = 0},  // the gradient is zero at the first step, as in nanochat
       {.name = "values.late", .shape = {40, 30}, .role = ParamRole::kValueEmbedding},
       {.name = "head", .shape = {33, 32}, .role = ParamRole::kUnembedding}};
   for (std::size_t i = 0; i < params.size(); ++i) {
@@ -264,7 +264,7 @@ AdamReference adam_reference(const Version& version, ParamRole role) {
   const double width = std::sqrt(768.0 / 24.0);  // as in toy_hyper()
   const auto group = [&](double lr, double weight_decay, float beta1, float beta2) {
     if (version.adam_by_group) return AdamReference{version, lr, weight_decay, beta1, beta2};
-    // Older versions give value embeddings the token embedding's full rate, not half of it.
+    // Older versions give value embeddings the full rate of the token embedding, not half of it.
     if (role == ParamRole::kValueEmbedding) lr *= 2;
     return AdamReference{version, lr, 0, beta1, 0.95F};
   };
@@ -399,12 +399,12 @@ TEST_P(OptimizerOf, AgreesWithDoubleOverFiftySteps) {
         distances.push_back(relative_error(control[suffix], values));
       std::sort(distances.begin(), distances.end());
       double limit = 4.0 * 0.5 * (distances[3] + distances[4]);
-      // Two factors shared by all elements, such as the rate, may round alike in every step.
+      // Two factors that all elements share, such as the rate, may round alike in every step.
       if (suffix.starts_with(" ")) limit += worst_case(2 * kSizedSteps);
       for (std::size_t f = 0; f < of_forms.size(); ++f)
         EXPECT_LE(relative_error(result_of(of_forms[f], run.params, p, suffix), values), limit)
             << param.name << suffix << " " << optim::newton_schulz_forms()[f].name;
-      EXPECT_LT(limit, 1e-2) << param.name << suffix << ": rounding drowns the comparison";
+      EXPECT_LT(limit, 1e-2) << param.name << suffix << ": rounding errors dominate the comparison";
     }
   }
 }

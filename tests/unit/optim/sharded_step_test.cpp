@@ -34,8 +34,9 @@ std::string element_name(const ParamSpec& param, std::int64_t element) {
   return concat(param.name, "[", element / param.shape[1], ", ", element % param.shape[1], "]");
 }
 
-// Distance over 20 steps between runs on one rank whose gradients differ by one ulp: the effect of
-// rounding alone. Two runs count as equal within four times the median of eight.
+// Distance over 20 steps between runs on one rank whose gradients differ by one ulp: the
+// effect of rounding alone. Two runs count as equal if they are within four times the median
+// of eight such distances.
 double rounding_distance(const ToyRun& single, const std::vector<double>& want) {
   std::vector<double> controls;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -47,9 +48,9 @@ double rounding_distance(const ToyRun& single, const std::vector<double>& want) 
   return 4.0 * 0.5 * (controls[3] + controls[4]);
 }
 
-// Worlds differ in the order of their sums. For a given world every plan adds the same ranks'
+// Worlds differ in the order of their sums. In a given world, every plan adds the same ranks'
 // gradients in the same order, and updates whole matrices alone or in batches, with equal results;
-// so all are bitwise equal, if everything is sent in fp32.
+// all plans are therefore bitwise equal if everything is sent in fp32.
 TEST(ShardedStep, AllWorldsAndPlansGiveTheSameWeights) {
   const ToyRun single = toy(1, "balanced", 20);
   const ToyRank alone = run_toy(single)[0];
@@ -80,8 +81,8 @@ TEST(ShardedStep, AllWorldsAndPlansGiveTheSameWeights) {
         EXPECT_EQ(rank.weights, ranks[0].weights) << what;
         EXPECT_EQ(rank.squares, ranks[0].squares) << what;
       }
-      // Each element is counted on one rank, even if replicated: gradients differ by rounding, at
-      // most one unit per summed rank and element.
+      // Each element is counted on one rank, even if it is replicated. Gradients differ by
+      // rounding, by at most one unit per summed rank and element.
       EXPECT_NEAR(ranks[0].squares, alone.squares, alone.squares * 2 * worst_case(2 * world + 4))
           << what;
     }
@@ -106,7 +107,7 @@ TEST(ShardedStep, GraphEagerAndAnyOrderOfReplayAreBitwiseEqual) {
   }
 }
 
-TEST(ShardedStep, CommonReplicasChangeNothingButWhatIsSent) {
+TEST(ShardedStep, CommonReplicasChangeOnlyTheBytesSent) {
   const std::vector<ParamSpec> params = toy_params();
   test::Drawn drawn(5);
   for (const int world : {2, 4})
@@ -140,10 +141,10 @@ double total(const std::vector<float>& a, const std::vector<float>& b) {
   return sum;
 }
 
-// Each weight is counted once, on whichever rank, and padding is not: compared with the final
-// weights of a run of fewer steps. Sums computed by the next step and between steps are equal.
-// Squares of gradients are those of one rank.
-TEST(ShardedStep, SumsTheSquaresOfWhatEachUpdateChanges) {
+// Each weight is counted once, on whichever rank, and padding is not counted: the sums are compared
+// with the final weights of a run of fewer steps. Sums computed by the next step and between steps
+// are equal. The squares of gradients are those of one rank.
+TEST(ShardedStep, SumsTheSquaresOfEachUpdate) {
   const double squares = run_toy(toy(1, "balanced", 1))[0].squares;
   for (const int world : test::kSanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 4, 7}) {
     const std::vector<ParamSpec> params = toy_params();
@@ -185,7 +186,7 @@ TEST(ShardedStep, SumsTheSquaresOfWhatEachUpdateChanges) {
   }
 }
 
-// An infinity in the state, with finite gradients.
+// The state has an infinity, while gradients are finite.
 TEST(ShardedStep, NamesAMatrixWhoseUpdateIsNotFinite) {
   const std::vector<ParamSpec> params = toy_params();
   for (const int world : {1, 3})
@@ -237,7 +238,7 @@ TEST(ShardedStep, OneRanksInfinityStopsEveryCommitAndTheNextStepWorks) {
   }
 }
 
-// Sizes of state tensors that each rule has, by name.
+// The sizes of the state tensors of each rule, by name.
 std::map<std::string, std::int64_t> expected_state(const std::vector<ParamSpec>& params) {
   std::map<std::string, std::int64_t> sizes;
   for (const ParamSpec& param : params) {
@@ -253,7 +254,7 @@ std::map<std::string, std::int64_t> expected_state(const std::vector<ParamSpec>&
   return sizes;
 }
 
-// Assembles the writers' entries; fails if an element has no writer, or two.
+// Assembles the writers' entries; fails if an element has no writer or two writers.
 std::map<std::string, std::vector<float>> assemble(const std::vector<ToyRank>& ranks,
                                                    const std::vector<ParamSpec>& params,
                                                    const std::string& what) {
@@ -319,7 +320,7 @@ TEST(ShardedStep, PublishMakesReplicasEqualTheMasters) {
   }
 }
 
-TEST(ShardedStep, SendsTheBytesThatThePlanStates) {
+TEST(ShardedStep, SendsTheBytesOfThePlan) {
   for (const std::string_view strategy : optim::strategy_names())
     for (int world = 1; world <= 5; ++world) {
       const ToyRun run = toy(world, strategy, 2);

@@ -46,7 +46,7 @@ double stacked_balance(const std::vector<ParamSpec>& params, int world) {
   return optim::plan_cost(optim::make_sharding_plan(params, world, "stacked"), params).balance;
 }
 
-// Balance that plans of nanochat's own models must reach on 8 ranks, including gates.
+// The balance that plans of nanochat's own models must reach on 8 ranks, including gates.
 TEST(ShardingPlan, BalanceOfNanochatsModelsOnEightRanks) {
   for (const std::int64_t depth : {12, 24}) {
     model::GptConfig model{.vocab_size = 32768,
@@ -70,13 +70,13 @@ TEST(ShardingPlan, BalanceOfNanochatsModelsOnEightRanks) {
   }
 }
 
-TEST(ShardingPlan, EqualLayersAreDealtOutWithoutARest) {
+TEST(ShardingPlan, EqualLayersAreAssignedWithoutRemainder) {
   for (const auto& [layers, width] : {std::pair{12, 768}, std::pair{24, 1536}}) {
     const std::vector<ParamSpec> params = gpt_params(layers, width);
     const optim::ShardingPlan plan = optim::make_sharding_plan(params, 8, "balanced");
     const optim::PlanCost cost = optim::plan_cost(plan, params);
-    // Four layers are 8 matrices of 4 n^2 and 16 of n^2 elements: one and two of them per rank are
-    // equal bytes and equal FLOPs.
+    // Four layers are 8 matrices of 4 n^2 and 16 of n^2 elements: one of the former and two of the
+    // latter per rank are equal bytes and equal FLOPs.
     EXPECT_EQ(std::ranges::count(plan.buckets, optim::UpdateRule::kMuon, &optim::Bucket::rule),
               layers / 4);
     EXPECT_DOUBLE_EQ(cost.balance, 1.0);
@@ -84,8 +84,8 @@ TEST(ShardingPlan, EqualLayersAreDealtOutWithoutARest) {
   }
 }
 
-// Chunks of Parallel Muon need owners by FLOPs: with round-robin, the large matrices of every chunk
-// are on some ranks, and the others wait.
+// Chunks of Parallel Muon need owners by FLOPs. With round-robin owners, the large matrices of
+// every chunk are on some ranks, and the others wait.
 TEST(ShardingPlan, ParallelMuonsOwnersAreBalancedByFlops) {
   const std::vector<ParamSpec> params = gpt_params(12, 768);
   const auto balance = [&](const char* strategy) {
@@ -95,7 +95,8 @@ TEST(ShardingPlan, ParallelMuonsOwnersAreBalancedByFlops) {
   EXPECT_LT(balance("parallel_round_robin"), 0.6);
 }
 
-// "all reduce-scatters first"; a gather is enqueued before the previous chunk's update returns.
+// "all reduce-scatters first": a gather is enqueued before the update of the
+// previous chunk returns.
 TEST(ShardingPlan, ChunksOfParallelMuonArePipelinedByOrder) {
   const std::vector<ParamSpec> params = gpt_params(8, 128);
   const optim::ShardingPlan plan = optim::make_sharding_plan(params, 4, "parallel");
@@ -120,17 +121,17 @@ TEST(ShardingPlan, BalanceStaysWithinTheBoundOfLongestFirst) {
       const double balance =
           optim::plan_cost(optim::make_sharding_plan(params, world, "balanced"), params).balance;
       EXPECT_GE(balance, stacked_balance(params, world) * (1 - 1e-9));
-      // Graham: the busiest has at most the mean plus one largest matrix, 90 of a layer's 300
-      // units, in the one bucket of all layers that is always a candidate; the choice also
+      // Graham: in the bucket of all layers, which is always a candidate, the busiest rank has at
+      // most the mean plus one largest matrix (90 of a layer's 300 units). The choice also
       // considers bytes and early buckets, which may cost another half of the mean.
       const double mean = 300.0 * static_cast<double>(layers) / world;
       EXPECT_GE(balance, mean / (1.5 * mean + 90.0)) << layers << " layers, world " << world;
     }
 }
 
-// The thin matrix has a quarter of the bytes and 1.5 % of the FLOPs. With equal bytes its owner
-// would get none of the small matrices, and the other rank 1 % more FLOPs than with two of them
-// each.
+// The thin matrix has a quarter of the bytes and 1.5 % of the FLOPs. With equal bytes, its owner
+// would get none of the small matrices, and the other rank would have 1 % more FLOPs than if both
+// ranks had two of them.
 TEST(ShardingPlan, BalanceComesBeforeEqualBytes) {
   std::vector<ParamSpec> params;
   const auto add = [&](int count, const Shape& shape) {
@@ -145,7 +146,7 @@ TEST(ShardingPlan, BalanceComesBeforeEqualBytes) {
             stacked_balance(params, 2));
 }
 
-// Printed, without a limit: `muograph plan` of such a model should take seconds.
+// The time is printed and has no limit: `muograph plan` of such a model should take seconds.
 TEST(ShardingPlan, TenThousandMatricesOnAThousandRanks) {
   if (!test::Drawn(3).runs_next()) GTEST_SKIP() << "not drawn (MUO_DRAW)";
   const std::vector<ParamSpec> params = gpt_params(1667, 256);
@@ -181,7 +182,7 @@ TEST(ShardingPlan, PublishesInTheOrderOfForward) {
   }
 }
 
-TEST(ShardingPlan, PublishesBeforeAllElseWherePipelined) {
+TEST(ShardingPlan, PublishesFirstIfPipelined) {
   const std::vector<ParamSpec> params = gpt_params(8, 128);
   const optim::ShardingPlan simple = optim::make_sharding_plan(params, 4, "balanced");
   const optim::ShardingPlan plan =
@@ -202,7 +203,7 @@ TEST(ShardingPlan, UnknownStrategyNamesTheKnownOnes) {
                              HasSubstr("stacked")));
 }
 
-TEST(ShardingPlan, EveryStrategyHasARowInTheirDocument) {
+TEST(ShardingPlan, EveryStrategyHasARowInTheDocumentation) {
   const std::string page = read_file(source_directory() + "/docs/strategies.md");
   for (const std::string_view name : optim::strategy_names())
     EXPECT_THAT(page, HasSubstr(concat("\n| `", name, "`"))) << name;
@@ -213,7 +214,7 @@ TEST(ShardingPlan, MuonUpdatesMatricesOnly) {
   EXPECT_THROW(static_cast<void>(optim::make_sharding_plan(params, 2, "stacked")), Error);
 }
 
-// Plants a defect into a valid plan; returns check_sharding_plan's message.
+// Plants a defect into a valid plan, and returns the message of check_sharding_plan.
 template <class Plant>
 std::string defect(const optim::ShardingPlan& valid, const std::vector<ParamSpec>& params,
                    const Plant& plant) {
@@ -227,7 +228,7 @@ class PlantedDefect : public testing::Test {
  protected:
   std::vector<ParamSpec> params_ = toy_params();
   optim::ShardingPlan plan_ = optim::make_sharding_plan(params_, 3, "balanced");
-  // A bucket of owned matrices with several units at rank 0.
+  // A bucket of owned matrices with several units on rank 0.
   static optim::Bucket& owned(optim::ShardingPlan& plan) {
     return *std::ranges::find_if(plan.buckets, [](const optim::Bucket& b) {
       return b.rule == optim::UpdateRule::kMuon && b.units.size() > 3 && b.units[1].owner == 0;
@@ -283,7 +284,7 @@ TEST_F(PlantedDefect, Tags) {
               HasSubstr("order"));
   EXPECT_THAT(defect(plan_, params_, [](optim::ShardingPlan& p) { p.totals_tag = 1; }),
               HasSubstr("totals"));
-  // A gather has one tag for every rank: the next collective must not use one of them.
+  // A gather has one tag for every rank; the next collective must not use any of them.
   const optim::ShardingPlan gathered = plan_gather_to_owner(params_, 3, 5);
   EXPECT_THAT(defect(gathered, params_,
                      [](optim::ShardingPlan& p) {
@@ -317,7 +318,7 @@ TEST_F(PlantedDefect, ForeignRuleAndSplitMatrix) {
       HasSubstr("AdamW group"));
 }
 
-TEST_F(PlantedDefect, CombinationsThatTheExecutorLacks) {
+TEST_F(PlantedDefect, CombinationsThatTheExecutorDoesNotSupport) {
   EXPECT_THAT(
       defect(plan_, params_,
              [](optim::ShardingPlan& p) { owned(p).exchange = optim::Exchange::kAllToAll; }),
@@ -352,9 +353,9 @@ TEST_F(PlantedDefect, CombinationsThatTheExecutorLacks) {
               HasSubstr("Muon"));
 }
 
-TEST_F(PlantedDefect, BlocksOfUnitsThatAreCutOneByOne) {
+TEST_F(PlantedDefect, BlocksOfUnitsCutOneByOne) {
   const optim::ShardingPlan spread = optim::make_sharding_plan(params_, 3, "all_to_all");
-  // The bucket of gates: 72 elements each, in three parts of 64.
+  // The bucket of gates, which have 72 elements each, in three parts of 64.
   const auto bucket = [&](optim::ShardingPlan& p) -> optim::Bucket& {
     return *std::ranges::find_if(p.buckets, [&](const optim::Bucket& b) {
       return b.cut == optim::Cut::kEachUnit && params_[b.units[0].param].shape == Shape{6, 12};
@@ -390,7 +391,7 @@ TEST_F(PlantedDefect, PublishOrder) {
               HasSubstr("twice"));
   EXPECT_THAT(
       defect(plan_, params_, [](optim::ShardingPlan& p) { std::ranges::reverse(p.publish_order); }),
-      HasSubstr("published out of publish_order"));
+      HasSubstr("not published in the order of"));
 }
 
 }  // namespace

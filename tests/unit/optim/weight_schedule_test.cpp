@@ -32,9 +32,9 @@ ShardingPlan sharded(const std::vector<ParamSpec>& params, int world, std::strin
                             newton_schulz_forms().front(), Shard::kWeights);
 }
 
-// Follows a pass through memory: the weights that a stage reads are in their slots when the stage
-// is entered, weights being read are not overwritten, and the next stage's weights are being
-// gathered.
+// Follows a pass through memory. When a stage is entered, the weights that it reads are in
+// their slots; weights that are being read are not overwritten, and the weights of the next
+// stage are being gathered.
 void expect_there(const WeightSchedule& schedule, const std::vector<WeightSchedule::Visit>& visits,
                   std::size_t backward_from) {
   std::vector<std::ptrdiff_t> in_slot(schedule.slots.size(), -1);
@@ -55,7 +55,7 @@ void expect_there(const WeightSchedule& schedule, const std::vector<WeightSchedu
       const std::size_t slot = schedule.groups[g].slot;
       EXPECT_LE(schedule.groups[g].bytes, schedule.slots[slot]);
       const std::ptrdiff_t before = in_slot[slot];
-      EXPECT_NE(before, static_cast<std::ptrdiff_t>(g)) << "gathered though it is there";
+      EXPECT_NE(before, static_cast<std::ptrdiff_t>(g)) << "gathered although it is there";
       const bool read = before >= 0 && now.contains(static_cast<std::size_t>(before));
       EXPECT_FALSE(read) << "overwritten while this stage reads it";
       in_slot[slot] = static_cast<std::ptrdiff_t>(g);
@@ -67,7 +67,7 @@ void expect_there(const WeightSchedule& schedule, const std::vector<WeightSchedu
   }
 }
 
-TEST(WeightSchedule, GathersWhatTheNextStageReadsWhileThisOneComputes) {
+TEST(WeightSchedule, GathersForTheNextStageWhileThisOneComputes) {
   for (const int world : {2, 3, 8})
     for (const Strategy& strategy : strategy_list()) {
       if (strategy.most < Shard::kWeights) continue;
@@ -86,8 +86,8 @@ TEST(WeightSchedule, GathersWhatTheNextStageReadsWhileThisOneComputes) {
     }
 }
 
-// At any depth: two slots of a layer if matrices are cut one by one, and one of a table, as only
-// every other layer has one.
+// At any depth: two slots of the size of a layer if matrices are cut one by one, and one of the
+// size of a table, because only every other layer has one.
 TEST(WeightSchedule, HasSlotsForTwoLayers) {
   for (const std::int64_t layers : {4, 12}) {
     const std::vector<ParamSpec> params = gpt(layers);
@@ -102,9 +102,9 @@ TEST(WeightSchedule, HasSlotsForTwoLayers) {
   }
 }
 
-// Forward gathers everything once; backward everything but the embedding and the weights that are
-// still there: the head, the last layers and the last table.
-TEST(WeightSchedule, GathersAgainForBackwardWhatIsNotThere) {
+// The forward pass gathers everything once; the backward pass everything except the embedding and
+// the weights that are still there: the head, the last layers and the last table.
+TEST(WeightSchedule, GathersMissingWeightsAgainForBackward) {
   const std::vector<ParamSpec> params = gpt();
   const ShardingPlan plan = sharded(params, 4, "parallel");
   const WeightSchedule schedule = make_weight_schedule(plan, params);
@@ -121,14 +121,14 @@ TEST(WeightSchedule, GathersAgainForBackwardWhatIsNotThere) {
   }
 }
 
-// Embedding and head; six matrices of each layer, and a gate and a table of every other one.
+// Embedding and head; six matrices of each layer, and a gate and a table of every other layer.
 TEST(WeightSchedule, CountsACollectiveForEachWeight) {
   const std::vector<ParamSpec> params = gpt();
   const WeightSchedule schedule = make_weight_schedule(sharded(params, 4, "parallel"), params);
   EXPECT_EQ(schedule.collectives(schedule.forward), 2 + kLayers * 6 + kLayers / 2 * 2);
 }
 
-TEST(WeightSchedule, HasNothingToGatherOfReplicas) {
+TEST(WeightSchedule, GathersNothingForReplicas) {
   const std::vector<ParamSpec> params = gpt();
   const WeightSchedule schedule =
       make_weight_schedule(make_sharding_plan(params, 4, "balanced"), params);

@@ -151,6 +151,7 @@ TEST(TraceDot, HasEveryNodeInItsStreamAndEveryEdge) {
   trace.nodes = {{.name = "gemm", .stream = 0, .after = {}, .accesses = {}},
                  {.name = "all_reduce #7", .stream = 1, .after = {0}, .accesses = {}},
                  {.name = "norm", .stream = 0, .after = {0, 1}, .accesses = {}}};
+  trace.loops = {{.begin = 1, .end = 3}};
   EXPECT_EQ(trace_dot(trace), R"(digraph step {
   node [shape=box];
   subgraph cluster_0 {
@@ -165,6 +166,7 @@ TEST(TraceDot, HasEveryNodeInItsStreamAndEveryEdge) {
   n0 -> n1;
   n0 -> n2;
   n1 -> n2;
+  n2 -> n1 [style=dashed, label="next pass", constraint=false];
 }
 )");
 }

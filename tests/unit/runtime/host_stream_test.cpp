@@ -105,6 +105,50 @@ TEST(HostGraph, TimesItsNodesWhenAsked) {
   }
 }
 
+// Only nodes of the same pass are shuffled.
+TEST(HostGraph, ALoopsNodesRunInRandomOrderPassByPassAndAreTimed) {
+  std::set<std::string> orders;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    HostDevice device(0, {.random_order_seed = seed});
+    const auto stream = device.make_stream(StreamPriority::kNormal);
+    const auto side = device.make_stream(StreamPriority::kNormal);
+    const auto fork = device.make_event();
+    const auto join = device.make_event();
+    const HostTensor counter({2}, std::vector<std::int64_t>{7, 3});
+    std::string order;
+    const auto note = [&](Stream& on, char what) {
+      on.enqueue_host("note", {}, [&order, what] { order += what; });
+    };
+    const auto graph = stream->capture([&] {
+      note(*stream, '(');
+      stream->loop(
+          {.passes = counter.tensor().elements(0, 1), .count = counter.tensor().elements(1, 1)}, 0,
+          [&] {
+            stream->record(*fork);
+            side->wait(*fork);
+            note(*stream, 'a');
+            note(*side, 'b');
+            side->record(*join);
+            stream->wait(*join);
+          });
+      note(*stream, ')');
+    });
+    ASSERT_TRUE(graph->time_nodes());
+    stream->launch(*graph);
+    ASSERT_EQ(order.size(), 8U);
+    EXPECT_EQ(order.front(), '(');
+    EXPECT_EQ(order.back(), ')');
+    for (std::size_t pass = 0; pass < 3; ++pass)
+      EXPECT_NE(order[1 + 2 * pass], order[2 + 2 * pass]) << order;
+    orders.insert(order);
+    std::vector<std::int64_t> calls;
+    for (const NodeTime& time : graph->node_times())
+      calls.push_back(time.calls);
+    EXPECT_EQ(calls, (std::vector<std::int64_t>{1, 1, 3, 3, 3, 1}));
+  }
+  EXPECT_EQ(orders.size(), 8U);  // 2 per pass
+}
+
 TEST(HostStream, AForgottenEventIsAnErrorAtCaptureThatNamesBothNodes) {
   ToyStep step({});
   EXPECT_NO_THROW((void)step.capture(true, true));

@@ -96,6 +96,41 @@ TEST(PlanMemory, ASideStreamKeepsItsTensorsUntilItHasJoined) {
   }
 }
 
+// `early` and `loop's own` are never needed together within one pass, but the next pass reads
+// `early` again.
+TEST(PlanMemory, ATensorFromBeforeALoopLastsUntilItsEnd) {
+  Tracing t;
+  const Tensor counter = t.arena.tensor(spec("counter", 16, Lifespan::kRun));
+  const Tensor early = t.arena.tensor(spec("early", 1000));
+  const Tensor first = t.arena.tensor(spec("first", 1000));
+  const Tensor second = t.arena.tensor(spec("second", 1000));
+  const Tensor late = t.arena.tensor(spec("late", 1000));
+  const Tensor out = t.arena.tensor(spec("out", 1000, Lifespan::kRun));
+  const LoopCounter passes{.passes = counter.elements(0, 8).typed(DType::kI64, 1),
+                           .count = counter.elements(8, 8).typed(DType::kI64, 1)};
+  t.capture([&] {
+    t.one->zero(early);
+    t.one->loop(passes, 0, [&] {
+      t.one->copy(first, early);
+      t.one->copy(out, first);
+      t.one->zero(second);
+      t.one->copy(out, second);
+    });
+    t.one->zero(late);
+    t.one->copy(out, late);
+  });
+  MemoryPlan plan = t.plan();
+  EXPECT_FALSE(overlap(plan, 1, 2));
+  EXPECT_FALSE(overlap(plan, 1, 3));
+  EXPECT_TRUE(overlap(plan, 2, 3));  // a pass needs one after the other
+  EXPECT_TRUE(overlap(plan, 1, 4));
+  plan.offsets[3] = plan.offsets[1];
+  const std::string message =
+      message_of<Error>([&] { check_memory_plan(plan, t.arena, t.traces()); });
+  EXPECT_NE(message.find("'copy' (node 2) uses 'early' after 'second'"), std::string::npos)
+      << message;
+}
+
 TEST(PlanMemory, EveryGraphHasItsSay) {
   Tracing t;
   const Tensor a = t.arena.tensor(spec("a", 1000));

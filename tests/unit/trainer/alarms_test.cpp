@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// Kinds and texts of the alarms of steps made by `of`.
+// Kinds and texts of the alarms raised by the steps that `of` makes.
 std::vector<std::string> alarms_of(int steps, const std::function<Alarms::Step(int)>& of,
                                    double max_waiting = Alarms::kMaxWaiting) {
   Alarms alarms(max_waiting);
@@ -33,7 +33,7 @@ std::vector<std::string> alarms_of(int steps, const std::function<Alarms::Step(i
   return out;
 }
 
-TEST(Alarms, NoneOfARunThatIsOnlyNoisy) {
+TEST(Alarms, NoneForANoisyRun) {
   std::mt19937 random(1);
   std::normal_distribution<double> noise(1000, 150);
   EXPECT_THAT(alarms_of(2000,
@@ -46,7 +46,7 @@ TEST(Alarms, NoneOfARunThatIsOnlyNoisy) {
               IsEmpty());
 }
 
-TEST(Alarms, OneOfStepsThatStaySlower) {
+TEST(Alarms, OneForStepsThatStaySlower) {
   const auto slower = [](double ms) {
     return alarms_of(200, [&](int i) -> Alarms::Step { return {.ms = i < 100 ? 1000 : ms}; });
   };
@@ -54,7 +54,7 @@ TEST(Alarms, OneOfStepsThatStaySlower) {
   EXPECT_THAT(slower(1600), ElementsAre(HasSubstr(
                                 "throughput: step 118: warning: a step takes 1600 ms, 1.6 times "
                                 "the normal 1000 ms")));
-  // Fast again, then slow once more within ten minutes: suppressed.
+  // Fast again, then slow again within ten minutes: the alarm is suppressed.
   EXPECT_THAT(
       alarms_of(400,
                 [](int i) -> Alarms::Step { return {.ms = i / 100 % 2 == 0 ? 1000.0 : 2000.0}; }),
@@ -65,7 +65,7 @@ TEST(Alarms, OneOfStepsThatStaySlower) {
       SizeIs(3));
 }
 
-TEST(Alarms, ASlowPhaseThatEndsSoonIsNone) {
+TEST(Alarms, NoneForAShortSlowPhase) {
   // 30 slow steps of 20 ms: too short for an alarm.
   EXPECT_THAT(
       alarms_of(2000,
@@ -73,7 +73,7 @@ TEST(Alarms, ASlowPhaseThatEndsSoonIsNone) {
       IsEmpty());
 }
 
-TEST(Alarms, OneOfStepsThatWaitForData) {
+TEST(Alarms, OneForStepsThatWaitForData) {
   const auto waiting = [](double waited, double most) {
     return alarms_of(
         60, [&](int) -> Alarms::Step { return {.ms = 1000, .waited_ms = waited}; }, most);
@@ -83,7 +83,7 @@ TEST(Alarms, OneOfStepsThatWaitForData) {
               ElementsAre(HasSubstr("data: step 34: warning: steps wait 35 % of their time")));
   EXPECT_THAT(waiting(800, Alarms::kMaxWaitingOnGpu), IsEmpty());
   EXPECT_THAT(waiting(990, Alarms::kMaxWaitingOnGpu), ElementsAre(HasSubstr("data: ")));
-  // Waiting for data makes steps slower, but raises no alarm of throughput as well.
+  // Waiting for data makes steps slower, but does not raise an alarm of throughput as well.
   EXPECT_THAT(alarms_of(100,
                         [](int i) -> Alarms::Step {
                           return i < 50 ? Alarms::Step{.ms = 1000}
@@ -92,7 +92,7 @@ TEST(Alarms, OneOfStepsThatWaitForData) {
               ElementsAre(HasSubstr("data: ")));
 }
 
-TEST(Alarms, OneOfMemoryThatGrowsAfterTheWarmUp) {
+TEST(Alarms, OneForMemoryThatGrowsAfterWarmUp) {
   const auto growing = [](std::int64_t per_step, int until) {
     return alarms_of(1000, [=](int i) -> Alarms::Step {
       return {.ms = 1000, .memory = (std::int64_t{512} << 20) + per_step * std::min(i, until)};
@@ -112,7 +112,7 @@ TEST(Alarms, OneOfMemoryThatGrowsAfterTheWarmUp) {
                                 HasSubstr("(1 more like this"))));
 }
 
-TEST(Alarms, OutliersAreOneAlarmInTenMinutesWhichSaysHowManyWereLeftOut) {
+TEST(Alarms, OutliersRaiseOneAlarmInTenMinutesWithTheNumberSuppressed) {
   Alarms alarms;
   std::vector<std::string> texts;
   for (int i = 0; i < 1300; ++i)
@@ -141,7 +141,7 @@ std::vector<std::string> alarms_of_updates(int steps, const std::function<double
   return out;
 }
 
-TEST(Alarms, OneOfUpdatesThatStayTooLargeOrTooSmall) {
+TEST(Alarms, OneForUpdatesThatStayTooLargeOrTooSmall) {
   EXPECT_THAT(alarms_of_updates(99, [](int) { return 0.2; }), IsEmpty());
   EXPECT_THAT(
       alarms_of_updates(150, [](int) { return 0.2; }),

@@ -18,12 +18,12 @@ using testing::Contains;
 using testing::HasSubstr;
 
 RunConfig resolved(const TrainOptions& options) {
-  return resolve(options, data::vocabulary_only(options.data));
+  return resolve(options, data::corpus_without_tokens(options.data));
 }
 
 // A described GPU has cuDNN, whose gradients are faster in non-deterministic order, or warpgroups,
-// with which measured products are used; the SIMT tier has neither.
-TEST(AttentionOptions, BitsAreGivenUpOnlyForTime) {
+// with which measured products are used. The SIMT tier has neither.
+TEST(AttentionOptions, DeterminismIsGivenUpOnlyForSpeed) {
   const DescribedAttention cudnn(described_gpu("a100"));
   TrainOptions options;
   const auto deterministic = [&] {
@@ -58,12 +58,12 @@ TEST(AttentionOptions, BitsAreGivenUpOnlyForTime) {
          [](TrainOptions& o) { o.model.document_mask = false; }}}) {
     change(options);
     EXPECT_TRUE(deterministic());
-    EXPECT_THAT(resolved(options).notes, Contains(HasSubstr("deterministic: on: ")));
+    EXPECT_THAT(resolved(options).notes, Contains(HasSubstr("deterministic: on, ")));
     undo(options);
   }
 }
 
-TEST(AttentionOptions, AreAChoiceOfGpus) {
+TEST(AttentionOptions, AreForGpusOnly) {
   TrainOptions options;
   options.devices.count = 2;
   options.devices.backend = Backend::kHost;
@@ -73,7 +73,7 @@ TEST(AttentionOptions, AreAChoiceOfGpus) {
   EXPECT_EQ(host.resolved().numbers.deterministic, false);
   options.numbers.attention = AttentionKernels::kOwn;
   EXPECT_EQ(message_of<InputError>([&] { resolved(options); }),
-            "--attention own: is for GPUs, the host has one implementation: give auto");
+            "--attention own: requires GPUs; the host has one implementation: give auto");
   {
     const test::SimtForCuda simt;
     options.devices.backend = Backend::kCuda;

@@ -31,7 +31,7 @@ std::string refusal(DeviceOptions options) {
   return message_of<InputError>([&] { static_cast<void>(choose(options)); });
 }
 
-TEST(ChooseDevices, TheHostHasAsManyRanksAsAsked) {
+TEST(ChooseDevices, TheHostHasTheRequestedNumberOfRanks) {
   DeviceOptions options{.backend = Backend::kHost, .count = 3};
   const Choice choice = choose(options);
   EXPECT_EQ(choice.group.plugin, nullptr);
@@ -45,10 +45,10 @@ TEST(ChooseDevices, RefusesWhatTheHostDoesNotHave) {
   EXPECT_THAT(refusal({.backend = Backend::kHost, .ranks_per_device = 2}),
               HasSubstr("give --devices"));
   EXPECT_EQ(refusal({.backend = Backend::kHost, .comm = Comm::kNccl}),
-            "--comm nccl: is for --backend cuda");
+            "--comm nccl: requires --backend cuda");
 }
 
-TEST(ChooseDevices, WithoutPeerAccessNcclIsLeft) {
+TEST(ChooseDevices, UsesNcclWithoutPeerAccess) {
   const SimtForCuda simt;
   const ScopedEnvironment apart("SIMT_GPUS_APART", "1");
   DeviceOptions peer{.backend = Backend::kCuda, .comm = Comm::kPeer, .count = 2};
@@ -65,7 +65,7 @@ TEST(ChooseDevices, WithoutPeerAccessNcclIsLeft) {
   EXPECT_THAT(refused, HasSubstr("give --ranks-per-device 1 or --devices 1"));
 }
 
-TEST(ChooseDevices, VirtualRanksShareADeviceAndTalkThroughItsMemory) {
+TEST(ChooseDevices, VirtualRanksCommunicateThroughTheMemoryOfTheirDevice) {
   const SimtForCuda simt;
   DeviceOptions options{.backend = Backend::kCuda, .count = 2, .ranks_per_device = 4};
   const Choice choice = choose(options);
@@ -76,7 +76,7 @@ TEST(ChooseDevices, VirtualRanksShareADeviceAndTalkThroughItsMemory) {
   EXPECT_THAT(choice.notes, ElementsAre("comm: peer"));
 }
 
-TEST(ChooseDevices, SeveralGpusTalkThroughNcclUnlessToldOtherwise) {
+TEST(ChooseDevices, SeveralGpusUseNcclByDefault) {
   const SimtForCuda simt;
   DeviceOptions automatic{.backend = Backend::kCuda, .count = 2};
   EXPECT_EQ(choose(automatic).group.communicator, CommunicatorKind::kNccl);
@@ -90,7 +90,7 @@ TEST(ChooseDevices, RefusesMoreGpusThanThereAre) {
   const SimtForCuda simt;
   EXPECT_THAT(refusal({.backend = Backend::kCuda, .count = 65}), HasSubstr("--ranks-per-device"));
   EXPECT_EQ(refusal({.backend = Backend::kCuda, .comm = Comm::kHost}),
-            "--comm host: is for --backend host");
+            "--comm host: requires --backend host");
 }
 
 TEST(ChooseDevices, RefusesAnEnvironmentInWhichRanksWouldHang) {

@@ -14,7 +14,7 @@
 #include "support/files.h"
 #include "trainer/run/run_config.h"
 
-// The batch of a resumed run: kept, derived anew, or refused.
+// The batch of a resumed run: kept, derived anew, or rejected.
 namespace muo::trainer {
 namespace {
 
@@ -29,10 +29,10 @@ TrainOptions plain(std::int64_t devices) {
 }
 
 RunConfig resolved(const TrainOptions& options) {
-  return resolve(options, data::vocabulary_only(options.data));
+  return resolve(options, data::corpus_without_tokens(options.data));
 }
 
-TEST(RunThatGoesOn, KeepsItsBatchWhereItFits) {
+TEST(ResumedRun, KeepsItsBatchIfItFits) {
   const auto batch_of = [](std::int64_t devices, const BatchOptions& batch) {
     TrainOptions options = plain(devices);
     options.batch = batch;
@@ -56,7 +56,7 @@ TEST(RunThatGoesOn, KeepsItsBatchWhereItFits) {
   EXPECT_EQ(batch_of(3, automatic), Batch(4, 12));
 }
 
-TEST(RunThatGoesOn, CountsWhatWasTrained) {
+TEST(ResumedRun, CountsTheEarlierTraining) {
   TrainOptions options = plain(2);
   options.batch.total_tokens = 512;
   options.batch.iterations = 10;
@@ -84,7 +84,7 @@ TEST(RunThatGoesOn, CountsWhatWasTrained) {
   EXPECT_EQ(going_on().iterations(), 95) << "10 of them were trained in 4 steps";
 }
 
-TEST(RunThatGoesOn, ReadsItsBatchFromItsFileAsWhatItHad) {
+TEST(ResumedRun, ReadsItsPreviousBatchFromItsFile) {
   const test::TemporaryDirectory run;
   std::filesystem::create_directories(run.path() / "checkpoints/step_00000001");
   test::write_file(run.path() / "config.toml",

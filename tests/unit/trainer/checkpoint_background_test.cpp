@@ -50,7 +50,7 @@ void expect_whole(const std::filesystem::path& run, std::int64_t step) {
   EXPECT_THAT(wrong_after_load(checkpoint, 2, static_cast<std::uint64_t>(step)), IsEmpty());
 }
 
-TEST(BackgroundSave, TakesTheValuesOfTheMomentHoweverSlowTheDisk) {
+TEST(BackgroundSave, SavesTheValuesAtItsStartHoweverSlowTheDisk) {
   const TemporaryDirectory run;
   CheckpointSaver saver(run.path(), kWorld);
   std::latch goes_on(1);
@@ -71,7 +71,7 @@ TEST(BackgroundSave, TakesTheValuesOfTheMomentHoweverSlowTheDisk) {
   expect_whole(run.path(), 7);
 }
 
-TEST(BackgroundSave, WaitsForTheOneBefore) {
+TEST(BackgroundSave, WaitsForThePreviousOne) {
   const TemporaryDirectory run;
   CheckpointSaver saver(run.path(), kWorld);
   saver.on_change(
@@ -91,7 +91,7 @@ TEST(BackgroundSave, WaitsForTheOneBefore) {
 }
 
 // The trials of a sweep do this: each has its own saver.
-TEST(BackgroundSave, SaversOfSeveralRunsTakeTurnsWithOneStagingMemory) {
+TEST(BackgroundSave, SaversOfSeveralRunsShareStagingMemory) {
   const TemporaryDirectory runs[4];
   std::unique_ptr<CheckpointSaver> savers[4];
   with_ranks([&](RankContext& rank, RankState& state, CheckpointSaver::Staging& staging) {
@@ -100,7 +100,7 @@ TEST(BackgroundSave, SaversOfSeveralRunsTakeTurnsWithOneStagingMemory) {
         savers[i] = std::make_unique<CheckpointSaver>(runs[i].path(), kWorld);
         savers[i]->on_change(
             [](std::string_view) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
-        if (i >= 2) savers[i - 2].reset();  // its save has ended, as that of i - 1 has started
+        if (i >= 2) savers[i - 2].reset();  // its save has ended, because that of i - 1 has started
       });
       const auto step = static_cast<std::int64_t>(i) + 1;
       state.fill(static_cast<std::uint64_t>(step));
@@ -113,7 +113,7 @@ TEST(BackgroundSave, SaversOfSeveralRunsTakeTurnsWithOneStagingMemory) {
     expect_whole(runs[i].path(), static_cast<std::int64_t>(i) + 1);
 }
 
-TEST(BackgroundSave, TellsItsFailureAndTheNextOneSucceeds) {
+TEST(BackgroundSave, ReportsItsFailureAndTheNextOneSucceeds) {
   const TemporaryDirectory run;
   save_state(run.path(), kWorld, 1, 1);
   CheckpointSaver saver(run.path(), kWorld);
@@ -140,7 +140,7 @@ TEST(BackgroundSave, TellsItsFailureAndTheNextOneSucceeds) {
   expect_whole(run.path(), 3);
 }
 
-// A state copied before a rank failed is saved.
+// A state that was copied before a rank failed is saved.
 TEST(BackgroundSave, IsFinishedWhenTheRunFails) {
   const TemporaryDirectory run;
   CheckpointSaver saver(run.path(), kWorld);
@@ -158,7 +158,7 @@ TEST(BackgroundSave, IsFinishedWhenTheRunFails) {
   expect_whole(run.path(), 4);
 }
 
-TEST(BackgroundSave, IsGivenUpWhenTheRunFailsAndTheDiskIsSlow) {
+TEST(BackgroundSave, IsCancelledWhenTheRunFailsAndTheDiskIsSlow) {
   const TemporaryDirectory run;
   save_state(run.path(), kWorld, 1, 1);
   CheckpointSaver saver(run.path(), kWorld);
@@ -177,8 +177,8 @@ TEST(BackgroundSave, IsGivenUpWhenTheRunFailsAndTheDiskIsSlow) {
   EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000001"));
 }
 
-// A disk that is slower than the watchdog's timeout but makes progress, and one that hangs.
-TEST(BackgroundSave, TheWatchdogSeesWhetherTheDiskAnswers) {
+// One disk is slower than the watchdog's timeout but makes progress; the other hangs.
+TEST(BackgroundSave, TheWatchdogDetectsADiskThatHangs) {
   const WatchOptions watch{.stuck_after = std::chrono::milliseconds(600)};
   for (const bool alive : {true, false}) {
     const TemporaryDirectory run;
@@ -246,9 +246,9 @@ TEST(CheckpointPruning, KeepsTheNewestAndThoseOfRoundSteps) {
   EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000007"));
 }
 
-// A damaged checkpoint neither counts, so that a good one would be removed, nor is it removed;
-// checkpoints newer than the one just saved, and other files, are not touched either.
-TEST(CheckpointPruning, CountsOnlyGoodOnesAndLeavesAllElseAlone) {
+// A damaged checkpoint does not count as kept, which would cost a good one, and is not removed
+// either. Checkpoints newer than the one just saved, and other files, are not touched.
+TEST(CheckpointPruning, CountsOnlyUndamagedOnesAndKeepsEverythingElse) {
   const TemporaryDirectory run;
   for (std::int64_t step = 1; step <= 6; ++step)
     save_state(run.path(), 1, step, static_cast<std::uint64_t>(step));
@@ -264,7 +264,7 @@ TEST(CheckpointPruning, CountsOnlyGoodOnesAndLeavesAllElseAlone) {
                           "step_00000004", "step_00000005", "step_00000006", "step_00000009"));
 }
 
-TEST(CheckpointPruning, HappensAfterTheNewOneIsThereAndItsFailureIsNoFailureOfTheSave) {
+TEST(CheckpointPruning, FollowsTheSaveAndItsFailureDoesNotFailTheSave) {
   const TemporaryDirectory run;
   CheckpointSaver saver(run.path(), kWorld, {.last = 1});
   std::atomic<bool> broken = false;

@@ -35,7 +35,7 @@ Fate fate_of(const fs::path& path) {
 }
 
 // Calls damage(bytes, i) for every `stride`th i in [0, size) of each file. Returns the number of
-// harmless ones.
+// harmless damages.
 template <class Damage>
 std::size_t expect_no_harm(std::size_t stride, const Damage& damage) {
   const TemporaryDirectory run;

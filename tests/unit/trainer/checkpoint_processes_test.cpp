@@ -53,7 +53,7 @@ CheckpointInfo info_of(std::int64_t step) {
   return {.step = step, .seed = 5, .config = "{\"a\": 1}"};
 }
 
-// Saves `steps` in one process of the world, each with the values of that step.
+// Saves `steps` in one process of the world, each step with its own values.
 void save_steps(ProcessGroup& processes, CheckpointSaver& saver, How how,
                 const std::vector<std::int64_t>& steps) {
   run_ranks(processes, [&](RankContext& rank) {
@@ -116,7 +116,7 @@ TEST(CheckpointProcesses, WriteTheFilesOfOneProcess) {
     }
 }
 
-TEST(CheckpointProcesses, LeaveWhatOneProcessGoesOnFrom) {
+TEST(CheckpointProcesses, WriteWhatOneProcessCanResume) {
   const TemporaryDirectory run;
   as_processes({1, 3}, [&](ProcessGroup& processes) {
     CheckpointSaver saver(run.path(), kWorld, {}, &processes);
@@ -133,7 +133,7 @@ struct Change {
   std::string word;
 };
 
-// All changes to files of a save by these processes, in one possible order of threads.
+// All file changes of a save by these processes, in one possible order of threads.
 std::vector<Change> changes_of_a_save(const Worlds& worlds) {
   const TemporaryDirectory run;
   save_state(run.path(), kWorld, 1, 1);
@@ -158,9 +158,9 @@ std::vector<std::string> words_of(const std::vector<Change>& changes, int proces
   return words;
 }
 
-// On a file system shared by hosts, only the writer can sync, and must do so before process 0
-// commits.
-TEST(CheckpointProcesses, SyncWhatTheyWroteBeforeTheFirstCommits) {
+// On a file system shared by several hosts, only the writer can sync its writes, and must do so
+// before process 0 commits.
+TEST(CheckpointProcesses, SyncTheirWritesBeforeTheCommit) {
   const std::vector<Change> changes = changes_of_a_save({2, 1, 1});
   const auto commit = std::ranges::find(changes, "write a header", &Change::word);
   ASSERT_NE(commit, changes.end());
@@ -177,7 +177,7 @@ TEST(CheckpointProcesses, SyncWhatTheyWroteBeforeTheFirstCommits) {
   }
 }
 
-// Checks the files and messages in all processes of a save with one injected failure.
+// Checks the files, and the messages of all processes, for a save with one injected failure.
 void expect_failure(const Worlds& worlds, int failing, std::size_t k, const std::string& word,
                     bool committed) {
   SCOPED_TRACE(concat("change ", k, " of process ", failing, ": ", word));
@@ -263,9 +263,9 @@ TEST(CheckpointProcesses, EndTheRanksOfAFailedSave) {
   EXPECT_THAT((std::vector{ends[2], ends[3]}), UnorderedElementsAre("by a peer", "by itself"));
 }
 
-// A process is lost between the save's two barriers: the others return, and process 0 removes the
-// files.
-TEST(CheckpointProcesses, AllComeBackWhenOneIsLostInTheMiddle) {
+// A process is lost between the two barriers of the save: the others return, and process 0 removes
+// the files.
+TEST(CheckpointProcesses, ReturnWhenOneIsLostInTheMiddle) {
   for (const How how : {How::kWait, How::kBackground})
     for (const int lost : {0, 1, 2}) {
       const TemporaryDirectory run;
@@ -288,7 +288,7 @@ TEST(CheckpointProcesses, AllComeBackWhenOneIsLostInTheMiddle) {
     }
 }
 
-// While others save, a rank fails in one process: its end does not wait for their disks.
+// A rank fails in one process while the others save: its end does not wait for their disks.
 TEST(CheckpointProcesses, AFailingRankDoesNotWaitForTheDisksOfOthers) {
   const TemporaryDirectory run;
   std::atomic<bool> over = false;
@@ -318,7 +318,7 @@ TEST(CheckpointProcesses, AFailingRankDoesNotWaitForTheDisksOfOthers) {
   EXPECT_THAT(names_in(run.path() / "checkpoints"), IsEmpty());
 }
 
-TEST(CheckpointProcesses, KnowThatACheckpointIsThereThoughOneIsLostAfterIt) {
+TEST(CheckpointProcesses, ReportACheckpointEvenIfOneIsLostAfterwards) {
   const TemporaryDirectory run;
   std::vector<std::string> failures(2);
   as_processes({2, 2}, [&](ProcessGroup& processes) {
@@ -369,7 +369,7 @@ TEST(CheckpointProcesses, OnlyTheFirstCommitsAndPrunes) {
   EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000003"));
 }
 
-// The wait exceeds the timeout of this process' watchdog.
+// The wait is longer than the timeout of this process's watchdog.
 TEST(CheckpointProcesses, WaitForASlowDiskOfAnother) {
   const TemporaryDirectory run;
   const WatchOptions watch{.stuck_after = std::chrono::milliseconds(600)};
@@ -393,17 +393,17 @@ TEST(CheckpointProcesses, WaitForASlowDiskOfAnother) {
   EXPECT_THAT(wrong_after_load(Checkpoint(run.path()), 2, 1), IsEmpty());
 }
 
-TEST(CheckpointProcesses, NameTheHostAndPathWhereTheyDoNotSeeTheFiles) {
+TEST(CheckpointProcesses, NameHostAndPathIfTheFilesAreNotVisible) {
   CheckpointFiles files("run", HiddenName::kHostAndPid);  // files that join() does not touch
   const std::string message =
       message_of<WriteError>([&] { files.join({.directory = "/of/another/host", .tensors = {}}); });
   EXPECT_THAT(message,
               AllOf(HasSubstr(host_name()), HasSubstr("/of/another/host/model.safetensors"),
-                    HasSubstr("the same file system")));
+                    HasSubstr("a file system that they share")));
   EXPECT_EQ(message.find('\n'), std::string::npos);
 }
 
-TEST(CheckpointProcesses, HaveHiddenNamesWithTheirHostAndLeaveThoseOfOthersAlone) {
+TEST(CheckpointProcesses, HiddenNamesHaveTheHostAndOthersAreKept) {
   const TemporaryDirectory run;
   const auto parent = run.path() / "checkpoints";
   const std::string mine = host_name();
@@ -431,7 +431,7 @@ TEST(CheckpointProcesses, HaveHiddenNamesWithTheirHostAndLeaveThoseOfOthersAlone
                                    ".step_00000002.old-not-" + mine + "-1", "step_00000005"));
 }
 
-TEST(SaveMessages, ComeBackAsTheyWere) {
+TEST(SaveMessages, RoundTrip) {
   const std::vector<SaveResult> results = {
       {.step = 1, .failure = {}, .bytes = 1LL << 40, .seconds = 0.1, .notes = {"a", "\"b\"\n"}},
       {.step = 2, .failure = "no \xff", .is_write_error = true, .failed_rank = 3, .notes = {}}};

@@ -44,8 +44,8 @@ using testing::IsEmpty;
 
 constexpr int kWorld = 3;
 
-// Step of the checkpoint that a resumed run would take; -1: none. Fails the test if that one is not
-// whole.
+// The step of the checkpoint that a resumed run would use; -1: none. Fails the test if that
+// checkpoint is not complete.
 std::int64_t newest_whole_step(const std::filesystem::path& run) {
   std::vector<std::string> skipped;
   const std::optional<Checkpoint> newest = newest_checkpoint(run, skipped);
@@ -56,7 +56,7 @@ std::int64_t newest_whole_step(const std::filesystem::path& run) {
   return step;
 }
 
-// Changes to files when a second checkpoint is saved, in one possible order of the ranks' threads.
+// The file changes of saving a second checkpoint, in one possible order of the rank threads.
 std::vector<std::string> changes_of_a_save() {
   const TemporaryDirectory run;
   save_state(run.path(), kWorld, 1, 1);
@@ -71,7 +71,7 @@ std::vector<std::string> changes_of_a_save() {
   return changes;
 }
 
-// Index of the change that makes the new checkpoint visible.
+// The index of the change that makes the new checkpoint visible.
 std::size_t renaming(const std::vector<std::string>& changes) {
   return static_cast<std::size_t>(std::ranges::find(changes, "rename") - changes.begin());
 }
@@ -112,8 +112,8 @@ TEST(CheckpointSaver, FailingAtAnyChangeLeavesThePreviousCheckpoint) {
   }
 }
 
-// In a run without checkpoints, and where the save replaces one and removes an older one. A failed
-// removal is noted, but fails no save.
+// Covers a run without checkpoints, and a save that replaces one checkpoint and removes an older
+// one. A failed removal is noted, but does not make a save fail.
 TEST(CheckpointSaver, FailsWithAnySyncOfItsFilesAndDirectories) {
   for (const bool replaces : {false, true}) {
     int syncs = 0;
@@ -142,14 +142,14 @@ TEST(CheckpointSaver, FailsWithAnySyncOfItsFilesAndDirectories) {
       EXPECT_EQ(newest_whole_step(run.path()), 3);
       EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000003"));
     }
-    // Syncs of four files, their directory, and "checkpoints" after the rename. A new run first
+    // Four files are synced, their directory, and "checkpoints" after the rename. A new run first
     // syncs the two parents of "checkpoints"; otherwise the removal of the older checkpoint syncs
     // once.
     EXPECT_EQ(syncs, replaces ? 7 : 8);
   }
 }
 
-TEST(CheckpointSaver, WhatHasToComeBeforeACheckpointDoesAndMayLeaveANote) {
+TEST(CheckpointSaver, TheHookPrecedesTheCommitAndMayAddANote) {
   const TemporaryDirectory run;
   CheckpointSaver saver(run.path(), kWorld);
   std::vector<std::string> there;  // checkpoints that exist when the log is flushed
@@ -168,8 +168,8 @@ TEST(CheckpointSaver, WhatHasToComeBeforeACheckpointDoesAndMayLeaveANote) {
   EXPECT_THAT(results[1].notes, ElementsAre("late"));
 }
 
-// The process dies without running anything more, as in a power failure.
-TEST(CheckpointSaver, DyingAtAnyChangeLeavesThePreviousCheckpointAndTheNextSaveTidiesUp) {
+// The process dies without running any further code, as in a power failure.
+TEST(CheckpointSaver, DyingAtAnyChangeLeavesThePreviousCheckpointAndTheNextSaveCleansUp) {
   const std::vector<std::string> changes = changes_of_a_save();
   for (std::size_t k = 0; k < changes.size(); ++k) {
     const TemporaryDirectory run;
@@ -198,7 +198,8 @@ TEST(CheckpointSaver, DyingAtAnyChangeLeavesThePreviousCheckpointAndTheNextSaveT
   }
 }
 
-// A disk that hangs: the watchdog ends the program. The cases run at once, as they wait.
+// If a disk hangs, the watchdog ends the program. The cases run concurrently, because they mostly
+// wait.
 TEST(CheckpointSaver, HangingAtAnyChangeEndsTheProgramAndLeavesWholeCheckpoints) {
   const std::vector<std::string> changes = changes_of_a_save();
   const TemporaryDirectory directory;
@@ -242,7 +243,7 @@ TEST(CheckpointSaver, ReplacesACheckpointOfTheSameStep) {
   EXPECT_THAT(wrong_after_load(Checkpoint(run.path()), 1, 2), IsEmpty());
 }
 
-// If the sync of the new name fails, the disk may still hold the old one.
+// If syncing the new name fails, the disk may still hold the old one.
 TEST(CheckpointSaver, KeepsAReplacedCheckpointUntilTheNewOneIsSafe) {
   const TemporaryDirectory run;
   save_state(run.path(), kWorld, 5, 1);
@@ -320,7 +321,8 @@ TEST(CheckpointSaver, RefusesPartsThatDoNotCoverATensorOnce) {
   const TemporaryDirectory run;
   CheckpointSaver saver(run.path(), 2);
   const test::HostTensor values({3});
-  // Error message when rank r writes elements [3 r + shift[r], ...) of a tensor of `numel`.
+  // The error message if rank r writes elements [3 r + shift[r], ...) of a tensor of `numel`
+  // elements.
   const auto message = [&](std::int64_t shift0, std::int64_t shift1, std::int64_t numel) {
     return message_of<Error>([&] {
       DeviceGroup group({.world = 2});
@@ -340,8 +342,8 @@ TEST(CheckpointSaver, RefusesPartsThatDoNotCoverATensorOnce) {
   EXPECT_THAT(names_in(run.path() / "checkpoints"), ElementsAre("step_00000001"));
 }
 
-// Split masters are saved as the fp32 numbers that they represent, by waiting and background saves,
-// in several chunks of 4 MiB, and are restored from fp32 and from bf16.
+// Split masters are saved as the fp32 numbers that they represent, by foreground and background
+// saves, in several chunks of 4 MiB, and are restored from fp32 and from bf16.
 TEST(CheckpointSaver, JoinsAndSplitsMasters) {
   constexpr std::int64_t kCount = (5 << 18) + 3;
   const test::HostTensor values = test::random_tensor({kCount}, "w");

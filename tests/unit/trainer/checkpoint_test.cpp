@@ -50,7 +50,7 @@ TEST(TensorChecksum, IsTheSumOfSplitMix64Outputs) {
             6457827717110365317U + 3203168211198807973U);
 }
 
-TEST(TensorChecksum, OfPartsAddsUpAndSeesOrder) {
+TEST(TensorChecksum, AddsUpOverPartsAndDependsOnOrder) {
   const HostTensor tensor = test::random_tensor({100}, "x");
   const auto part = [&tensor](std::int64_t begin, std::int64_t end) {
     const auto bytes = std::as_bytes(tensor.values());
@@ -108,7 +108,7 @@ TEST(Checkpoint, KeepsOptimizerStateApartFromTheModel) {
   }
 }
 
-TEST(Checkpoint, KeepsWhatTheRunSaysOfItself) {
+TEST(Checkpoint, KeepsTheInformationAboutTheRun) {
   const TemporaryDirectory run;
   CheckpointSaver saver(run.path(), 2);
   const CheckpointInfo info = {
@@ -176,7 +176,7 @@ TEST(Checkpoint, LoadsFullReplicasOfTheWeights) {
               HasSubstr("has the tensor " + dropped + ", which this model does not have"));
 }
 
-TEST(Checkpoint, RefusesTensorsThatDoNotFitNamingWhatDiffers) {
+TEST(Checkpoint, RejectsTensorsThatDoNotFitNamingTheDifference) {
   const TemporaryDirectory run;
   save_state(run.path(), 1, 1, 7);
   const Checkpoint checkpoint(run.path());
@@ -269,7 +269,7 @@ TEST(Checkpoint, DetectsTruncatedAndMissingFiles) {
   EXPECT_EQ(refusal(directory), "no exception");
 }
 
-TEST(Checkpoint, ResumingAutomaticallySkipsDamagedOnesAndNamesThem) {
+TEST(Checkpoint, AutomaticResumeSkipsDamagedOnesAndNamesThem) {
   const TemporaryDirectory run;
   std::vector<std::string> skipped;
   EXPECT_FALSE(newest_checkpoint(run.path(), skipped));
@@ -289,7 +289,8 @@ TEST(Checkpoint, ResumingAutomaticallySkipsDamagedOnesAndNamesThem) {
   EXPECT_THAT(skipped,
               ElementsAre(testing::AllOf(HasSubstr(checkpoint_directory(run.path(), 3).string()),
                                          HasSubstr("does not match its checksum"))));
-  EXPECT_THAT(refusal(run.path()), HasSubstr("step_00000003"));  // given explicitly, so not skipped
+  // Given explicitly, so it is not skipped.
+  EXPECT_THAT(refusal(run.path()), HasSubstr("step_00000003"));
 
   write_file(model(2), "");
   std::filesystem::remove(checkpoint_directory(run.path(), 1) / kManifestName);
@@ -312,7 +313,7 @@ std::string resigned(std::string manifest) {
   return manifest.replace(at + key.size(), 16, digits.str());
 }
 
-TEST(Manifest, OfAnotherVersionIsRefusedByNumber) {
+TEST(Manifest, OfAnotherVersionIsRejectedByNumber) {
   const TemporaryDirectory run;
   save_state(run.path(), 1, 1, 7);
   const auto path = checkpoint_directory(run.path(), 1) / kManifestName;
@@ -344,11 +345,11 @@ TEST(Manifest, SurvivesRandomDamage) {
     refused += refusal(run.path()) == "no exception" ? 0 : 1;
   }
   EXPECT_GT(refused, kTrials / 2);
-  EXPECT_LT(refused, kTrials);  // another digit of the seed, for example, is valid
+  EXPECT_LT(refused, kTrials);  // other damage, such as another digit of the seed, is valid
 }
 
 // The tokenizer's file no longer exists, and a run on shards does not record its path.
-TEST(RunTokenizer, IsThatOfBytesOnlyWhereNothingElseWasUsed) {
+TEST(RunTokenizer, IsTheByteTokenizerOnlyIfNoOtherWasUsed) {
   struct Row {
     std::int64_t vocab_size;
     const char* data;

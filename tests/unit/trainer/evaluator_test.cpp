@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kVocab = 11, kWidth = 16, kLength = 7;
 constexpr double kSoftcap = 15;
-// Token 3 is special; the others stand for 1 to 4 bytes.
+// Token 3 is special; the other tokens stand for 1 to 4 bytes.
 const std::vector<std::int32_t> kBytes = {1, 2, 1, 0, 4, 1, 3, 1, 1, 2, 1};
 
 class Tokens final : public data::TokenData {
@@ -47,9 +47,9 @@ void fill(const ParamSpec& spec, Tensor weight) {
   }
 }
 
-// Expected result for `rows`; row i is the i-th block of kLength targets, which begin with token 1.
-// Bits per byte are defined as in nanochat: nats of targets that stand for text, over ln 2 times
-// their bytes.
+// The expected result for `rows`. Row i is the i-th block of kLength targets, which begin with
+// token 1. Bits per byte are defined as in nanochat: nats of the targets that stand for text, over
+// ln 2 times their bytes.
 EvalResult reference(const std::vector<std::int64_t>& rows) {
   double sum = 0;
   for (std::int64_t j = 0; j < kVocab; ++j)
@@ -109,7 +109,7 @@ EvalResult evaluate(int world, std::int64_t batch, const std::vector<std::int32_
   return result;
 }
 
-// Expects that an evaluation of at most `max_rows` rows reads `rows`; returns the expected result.
+// Expects that an evaluation of at most `max_rows` rows reads `rows`. Returns the expected result.
 EvalResult expect_loss_of(const std::vector<std::int64_t>& rows, std::int64_t max_rows) {
   const EvalResult want = reference(rows);
   for (const int world : {1, 2, 3})
@@ -137,7 +137,7 @@ TEST(Evaluator, BitsPerByteCountTextOnly) {
   EXPECT_GT(std::abs(want.bpb - want.loss / std::log(2.0)), 100 * kTolerance);
 }
 
-// Row i of 4 is row floor(15 i / 4) of the 15.
+// Row i of 4 is row floor(15 i / 4) of the 15 rows.
 TEST(Evaluator, FewRowsAreSpreadOverTheData) { expect_loss_of({0, 3, 7, 11}, 4); }
 
 TEST(Evaluator, WithoutBytesThereAreNoBitsPerByte) { EXPECT_LT(evaluate(2, 2, {}).bpb, 0); }

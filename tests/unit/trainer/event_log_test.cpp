@@ -43,7 +43,8 @@ MetricsRecord record_of(std::int64_t step) {
   return record;
 }
 
-// While it lives, no file of this process grows beyond this size, which acts like a full disk.
+// While this object exists, no file of this process grows beyond this size, which acts like a full
+// disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(std::uintmax_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -126,7 +127,7 @@ TEST_F(EventLogTest, HasTheSizeOfEveryGroupsUpdate) {
                                             std::pair("update_u_rms/matrices", 0.0625F)));
 }
 
-TEST_F(EventLogTest, LeavesOutWhatIsUnknownAndKeepsWhatIsNotFinite) {
+TEST_F(EventLogTest, OmitsUnknownAndKeepsNonFiniteNumbers) {
   EventLog events(run_, 0, 0, false);
   MetricsRecord record = record_of(7);
   record.loss = std::nan("");
@@ -143,7 +144,7 @@ TEST_F(EventLogTest, LeavesOutWhatIsUnknownAndKeepsWhatIsNotFinite) {
   EXPECT_THAT(read[3].scalars, ElementsAre(std::pair("eval/val_loss", 1.5F)));
 }
 
-TEST_F(EventLogTest, ASampleIsTextThatMarkdownAndUtf8ReadersTake) {
+TEST_F(EventLogTest, ASampleIsValidMarkdownAndUtf8) {
   log()->sample(3, "to *be*\n\x1b\xff or");
   EXPECT_EQ(read_events(file()).back().texts,
             (std::map<std::string, std::string>{{"sample", "    to *be*\n    ?? or"}}));
@@ -176,7 +177,7 @@ TEST_F(EventLogTest, HparamsAreWhatIsTrained) {
 }
 
 TEST_F(EventLogTest, FilesOfARunAreReadInTheOrderOfTheirAttempts) {
-  // Files written with a clock that was ahead, and by other programs.
+  // These files were written with a clock that was ahead, or by other programs.
   test::write_file(run_ / "events.out.tfevents.9000000000.a.1", "");
   test::write_file(run_ / "events.out.tfevents.backup", "");
   for (const std::int64_t step : {0, 10, 20})
@@ -192,12 +193,12 @@ TEST_F(EventLogTest, FilesOfARunAreReadInTheOrderOfTheirAttempts) {
   }
 }
 
-TEST_F(EventLogTest, ADirectoryThatIsMissingIsAnErrorAtOnce) {
+TEST_F(EventLogTest, AMissingDirectoryIsAnImmediateError) {
   EXPECT_THAT(test::message_of<Error>([&] { const EventFile file(run_ / "no"); }),
               AllOf(HasSubstr("cannot write"), HasSubstr("No such file or directory")));
 }
 
-TEST_F(EventLogTest, WhatCannotBeWrittenWholeIsNotWritten) {
+TEST_F(EventLogTest, AnEventIsWrittenCompletelyOrNotAtAll) {
   EventFile events(run_);
   const std::string text = text_event({1, 1}, "sample", std::string(100, 'x'));
   events.write(text);
@@ -212,7 +213,7 @@ TEST_F(EventLogTest, WhatCannotBeWrittenWholeIsNotWritten) {
   EXPECT_EQ(read_events(file()).size(), 3U);
 }
 
-TEST_F(EventLogTest, TheLoggerWritesWhatItWritesIntoMetrics) {
+TEST_F(EventLogTest, TheLoggerWritesTheNumbersOfMetrics) {
   LoggerOptions options = logger(log());
   options.log_every = 30;
   Logger logger(options);

@@ -23,7 +23,7 @@ const std::vector<Hparam> kHparams = {
     {"lr", 0.25}, {"skip", false}, {"strategy", std::string("ddp")}};
 
 // The expected bytes were made by Google's protobuf with the message classes of TensorBoard 2.21.
-TEST(EventMessages, AreThoseOfProtobuf) {
+TEST(EventMessages, MatchProtobuf) {
   EXPECT_EQ(hex(file_version_event(1.5)), "09000000000000f83f1a0d627261696e2e4576656e743a32");
   EXPECT_EQ(hex(session_start_event({1.5, 300})), "09000000000000f83f10ac023a020801");
   const std::array<Scalar, 2> scalars = {{{"train/loss", 2.5}, {"train/mfu", 0}}};
@@ -35,7 +35,7 @@ TEST(EventMessages, AreThoseOfProtobuf) {
             "654a080a060a0474657874");
 }
 
-TEST(EventMessages, OfHparamsAreThoseOfProtobuf) {
+TEST(EventMessages, OfHparamsMatchProtobuf) {
   const std::array<std::string_view, 1> metrics = {kValBpbTag};
   EXPECT_EQ(hex(hparams_experiment_event({1.5, 0}, kHparams, metrics)),
             "09000000000000f83f2a6c0a6a0a145f68706172616d735f2f6578706572696d656e744206080112"
@@ -51,8 +51,8 @@ TEST(EventMessages, OfHparamsAreThoseOfProtobuf) {
             "6f42060801120212004a1a0a180a0768706172616d73120d220b080111000000000000f83f");
 }
 
-// The other bits of a NaN may be any, as TensorBoard only checks that it is one.
-TEST(EventMessages, KeepWhatIsNotFinite) {
+// The other bits of a NaN may have any value, because TensorBoard only checks that it is a NaN.
+TEST(EventMessages, KeepNonFiniteNumbers) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const std::array<Scalar, 1> infinite = {{{"x", kInfinity}}};
   EXPECT_EQ(hex(scalars_event({1.5, 0}, infinite)), "09000000000000f83f2a0a0a080a0178150000807f");

@@ -44,8 +44,8 @@ HostTensor weight_of(const ParamSpec& spec) {
   return test::random_tensor(spec.shape, spec.name, 0.3F).rounded(spec.replica);
 }
 
-// Rows of 2 to 140 tokens, for which passes have three lengths; some are cropped, some share a
-// prefix, some have no scored tokens.
+// Rows of 2 to 140 tokens, for which passes have three lengths. Some rows are cropped, some share a
+// prefix, and some have no scored tokens.
 std::vector<data::TokenTask> tasks() {
   std::vector<data::TokenTask> out(2);
   out[0].name = "choices";
@@ -76,7 +76,7 @@ std::vector<data::TokenTask> tasks() {
   return out;
 }
 
-// Reference: each row alone, unpadded, with the softmax of its logits in float64.
+// Reference: computes each row alone, unpadded, with the softmax of its logits in float64.
 class Reference {
  public:
   explicit Reference(model::GptConfig config) : config_(std::move(config)) {
@@ -116,8 +116,8 @@ std::vector<std::int32_t> tokens_of(const data::TokenTask& task, const data::Exa
   return out;
 }
 
-// Token predicted by `logits` after position i; lowers `margin` to the distance of the next likely
-// token.
+// The token that `logits` predict after position i; lowers `margin` to the distance to the next
+// likely token.
 std::int32_t predicted(const std::vector<double>& logits, std::int64_t i, double& margin) {
   const auto z = std::span(logits).subspan(static_cast<std::size_t>(i * kVocab), kVocab);
   const auto best = std::ranges::max_element(z);
@@ -203,8 +203,9 @@ TEST_P(ExampleEvaluation, ScoresRowsAsTheirLogitsDo) {
   predict_some(examples[1], reference);
   const auto scores = evaluate(config, examples, 1, {});
   std::int64_t right = 0, close = 0;
-  // Logits are below the soft-cap of 15. Each is a sum of n_embd products of an input with a few
-  // roundings per layer, and a loss is a logit less the logarithm of a sum of their exponentials.
+  // Logits are below the soft-cap of 15. Each sums n_embd products whose inputs have been rounded a
+  // few times per layer, and a loss is the logarithm of a sum of exponentials of logits, minus a
+  // logit.
   const double of_a_token = 15 * test::probable(20 * (config.n_embd + kVocab));
   for (std::size_t i = 0; i < examples.size(); ++i)
     for (std::size_t k = 0; k < examples[i].rows.size(); ++k) {
@@ -248,7 +249,7 @@ TEST_P(ExampleEvaluation, DoesNotDependOnWorldOrBatch) {
     }
 }
 
-TEST(PassShapes, AreOfTheRowsThatThereAre) {
+TEST(PassShapes, FollowTheRowsOfTheTasks) {
   const std::vector<data::TokenTask> examples = tasks();
   for (const PassShape& shape : plan_passes(examples, kRowTokens, 512, {})) {
     EXPECT_LE(shape.rows * shape.seq_len, 512);
@@ -264,7 +265,7 @@ TEST(PassShapes, AreOfTheRowsThatThereAre) {
   EXPECT_EQ(one[0].seq_len, 9);
 }
 
-TEST(PassShapes, HaveAsManyTokensAsTrainingTakesOrAsFit) {
+TEST(PassShapes, HaveAsManyTokensAsTrainingOrAsFit) {
   static std::int64_t gpu_bytes = 0;
   static const BackendPlugin plugin{.total_memory = [](int) { return gpu_bytes; }};
   constexpr std::int64_t kLong = 512;

@@ -33,14 +33,14 @@ TrainOptions two_devices() {
 }
 
 RunConfig fitted(const TrainOptions& options, std::int64_t available) {
-  RunConfig config = resolve(options, data::vocabulary_only(options.data));
+  RunConfig config = resolve(options, data::corpus_without_tokens(options.data));
   fit_memory(config, available);
   return config;
 }
 
 std::int64_t bytes_of(std::int64_t batch, TrainOptions options = two_devices()) {
   options.batch.device_rows = batch;
-  return plan_run_memory(resolve(options, data::vocabulary_only(options.data))).rank_bytes(2);
+  return plan_run_memory(resolve(options, data::corpus_without_tokens(options.data))).rank_bytes(2);
 }
 
 TEST(FitBatch, IsTheLargestDivisorThatFits) {
@@ -57,7 +57,7 @@ TEST(FitBatch, IsTheLargestDivisorThatFits) {
     EXPECT_EQ(config.step.batch, smaller);
     EXPECT_THAT(config.notes, Contains(HasSubstr(std::to_string(smaller) + " rows instead")));
   }
-  // 8 divides the 24 rows of a step, but not the 12 of the micro-step that is tried first.
+  // 8 divides the 24 rows of a step, but not the 12 rows of the micro-step that is tried first.
   TrainOptions more = two_devices();
   more.batch.total_tokens = 2 * 256 * 24;
   ASSERT_EQ(fitted(more, std::int64_t{1} << 40).step.batch, 12);
@@ -74,7 +74,7 @@ TEST(FitBatch, LeavesAnExplicitBatchAndRefusesWhatCannotFit) {
 }
 
 // Evaluation without training.
-TEST(FitEvalBatch, IsAsManyTokensAsTrainingTakesOrWhatThereIsOrFits) {
+TEST(FitEvalBatch, HasAsManyTokensAsTrainingOrAsExistOrFit) {
   static std::int64_t gpu_bytes = 0;
   static const BackendPlugin plugin{.total_memory = [](int) { return gpu_bytes; }};
   model::GptConfig config{.vocab_size = 32768, .seq_len = 512};
@@ -104,20 +104,20 @@ TEST(FitEvalBatch, IsAsManyTokensAsTrainingTakesOrWhatThereIsOrFits) {
   EXPECT_EQ(config.head_chunk_bytes, model::kHostHeadChunk);
 }
 
-// Activations are half as large, and only the masters' shards are additional in bf16.
+// Activations are half as large in bf16; only the masters' shards are additional.
 TEST(RunMemory, IsLessInBf16) {
   TrainOptions options = two_devices();
   options.data.vocab_size = 2000;  // logits fit into one chunk in both
   options.sharding.replicas = optim::ReplicaAt::kEveryRank;
   const auto bytes = [&](DType dtype) {
     options.numbers.dtype = dtype;
-    return plan_run_memory(resolve(options, data::vocabulary_only(options.data))).bytes;
+    return plan_run_memory(resolve(options, data::corpus_without_tokens(options.data))).bytes;
   };
   EXPECT_LT(bytes(DType::kBF16), bytes(DType::kF32));
 }
 
-TEST(RunMemory, OfAStepAloneHasNoEvaluationAndNoDecoder) {
-  RunConfig config = resolve(two_devices(), data::vocabulary_only(two_devices().data));
+TEST(RunMemory, OfTheStepAloneExcludesEvaluationAndDecoder) {
+  RunConfig config = resolve(two_devices(), data::corpus_without_tokens(two_devices().data));
   const auto others = [&] {
     const MemoryPlan plan = plan_run_memory(config);
     return std::ranges::count_if(plan.specs, [](const TensorSpec& spec) {
@@ -134,7 +134,7 @@ TEST(RunMemory, OfAStepAloneHasNoEvaluationAndNoDecoder) {
 TEST(BackgroundSaves, AreChosenWhereTheirMemoryFits) {
   constexpr std::int64_t kPlanned = 700;
   constexpr std::int64_t kStaging = 30;
-  RunConfig config = resolve(two_devices(), data::vocabulary_only(two_devices().data));
+  RunConfig config = resolve(two_devices(), data::corpus_without_tokens(two_devices().data));
   const auto choose = [&](std::optional<SaveMode> mode, std::int64_t available,
                           std::vector<std::string>& notes) {
     config.options.save.mode = mode;
@@ -156,8 +156,8 @@ TEST(BackgroundSaves, AreChosenWhereTheirMemoryFits) {
   EXPECT_FALSE(choose({}, 59, notes));
 }
 
-TEST(BackgroundSaves, AreForSavesThatTrainingGoesOnAfter) {
-  RunConfig config = resolve(two_devices(), data::vocabulary_only(two_devices().data));
+TEST(BackgroundSaves, AreOnlyForSavesBetweenSteps) {
+  RunConfig config = resolve(two_devices(), data::corpus_without_tokens(two_devices().data));
   std::vector<std::string> notes;
   const auto stages = [&] { return choose_background_saves(config, 0, 1, 1 << 20, notes); };
   config.options.save.every = config.options.evaluation.every = -1;
@@ -183,7 +183,8 @@ TEST(RequireMemory, RefusesWithNumbersAndOptions) {
   EXPECT_NO_THROW(require_memory(config, plan, plan.bytes));
   const std::string error =
       test::message_of<InputError>([&] { require_memory(config, plan, plan.bytes - 1); });
-  EXPECT_THAT(error, HasSubstr("3 devices need 3.00 GiB (1.00 GiB each), 3.00 GiB are available"));
+  EXPECT_THAT(error,
+              HasSubstr("3 devices need 3.00 GiB (1.00 GiB each), but 3.00 GiB are available"));
   EXPECT_THAT(error, HasSubstr("--device-batch-size (now 7)"));
   plan.common_bytes = std::int64_t{3} << 30;  // 1 GiB per rank
   EXPECT_THROW(require_memory(config, plan, 2 * plan.bytes - 1), InputError);
@@ -196,7 +197,7 @@ TEST(RequireMemory, RefusesWithNumbersAndOptions) {
 TEST(RequireMemory, CountsTheBatchesThatAreReadAhead) {
   TrainOptions options = two_devices();
   options.batch.total_tokens = std::int64_t{1} << 40;
-  const RunConfig config = resolve(options, data::vocabulary_only(options.data));
+  const RunConfig config = resolve(options, data::corpus_without_tokens(options.data));
   const std::int64_t bytes = kLoaderSlots * 2 * 4 * *options.batch.total_tokens;  // inputs, targets
   EXPECT_NO_THROW(require_batches(config, bytes));
   EXPECT_THAT(
@@ -220,7 +221,7 @@ const BackendPlugin& two_gpus() {
   return plugin;
 }
 
-TEST(AvailableMemory, IsSharedByTheRanksOfADeviceWithoutWhatLibrariesTake) {
+TEST(AvailableMemory, IsSharedByTheRanksOfADeviceWithoutLibraryMemory) {
   EXPECT_LT(available_memory_per_rank({.world = 1 << 20}), kGiB);
   EXPECT_EQ(available_memory_per_rank({.world = 4, .plugin = &two_gpus(), .ranks_per_device = 2}),
             (5 * kGiB - kLibraryMemory) / 2);
@@ -231,7 +232,7 @@ TEST(AvailableMemory, IsSharedByTheRanksOfADeviceWithoutWhatLibrariesTake) {
 }
 
 // Otherwise the batch, and with it rounding, would depend on what else uses the GPU.
-TEST(MemoryToPlan, IsOfAllThatAGpuHasWhateverIsFree) {
+TEST(MemoryToPlan, DependsOnTotalMemoryWhateverIsFree) {
   EXPECT_EQ(memory_to_plan_per_rank({.world = 4, .plugin = &two_gpus(), .ranks_per_device = 2}),
             (8 * kGiB - kLibraryMemory - kContextMemory) / 2);
   // Sizes chosen for an empty GPU must fit: its context takes less than the part reserved for it.
@@ -239,7 +240,7 @@ TEST(MemoryToPlan, IsOfAllThatAGpuHasWhateverIsFree) {
             8 * kGiB - kLibraryMemory - kGiB / 2);
 }
 
-TEST(RequireMemory, SaysWhatAGpuKeepsForLibraries) {
+TEST(RequireMemory, NamesTheMemoryForLibrariesOfAGpu) {
   RunConfig config;
   config.group = {.world = 1, .plugin = &two_gpus()};
   MemoryPlan plan;

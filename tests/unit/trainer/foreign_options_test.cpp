@@ -9,7 +9,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-TEST(ForeignOptions, AreThoseOfTheDocument) {
+TEST(ForeignOptions, MatchTheDocument) {
   EXPECT_EQ(foreign_option("--n-layer"),
             "nanoGPT's, here --depth: --model plain is nearest to its GPT");
   EXPECT_THAT(foreign_option("--head-dim"), StartsWith("nanochat's, here --n-head: width and"));

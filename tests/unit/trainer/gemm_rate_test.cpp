@@ -16,7 +16,7 @@ TEST(GemmRate, IsARateForAnyNumberOfDevices) {
     }
 }
 
-TEST(FlopsText, HasThreeDigitsOrSo) {
+TEST(FlopsText, HasAboutThreeDigits) {
   EXPECT_EQ(flops_text(989e12), "989 TFLOP/s");
   EXPECT_EQ(flops_text(306.6e9), "307 GFLOP/s");
   EXPECT_EQ(flops_text(2.5e15), "2500 TFLOP/s");

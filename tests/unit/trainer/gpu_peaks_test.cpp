@@ -9,7 +9,7 @@
 namespace muo::trainer {
 namespace {
 
-TEST(GpuPeaks, KnowsGpusByTheNamesThatUsersSee) {
+TEST(GpuPeaks, AreFoundByTheNamesThatUsersSee) {
   struct Row {
     const char* name;
     double tera_flops;
@@ -42,7 +42,7 @@ TEST(GpuPeaks, KnowsGpusByTheNamesThatUsersSee) {
   }
 }
 
-TEST(GpuPeaks, TakesNoGpuForItsNamesake) {
+TEST(GpuPeaks, DoNotConfuseVariants) {
   for (const char* name :
        {"", "NVIDIA", "NVIDIA L40", "NVIDIA GH200 480GB", "NVIDIA H20", "NVIDIA RTX A4000",
         "NVIDIA A10", "NVIDIA A30X", "NVIDIA GeForce RTX 3090 Ti", "NVIDIA GeForce RTX 4090 D",
@@ -51,7 +51,7 @@ TEST(GpuPeaks, TakesNoGpuForItsNamesake) {
     EXPECT_FALSE(gpu_peak_flops(name)) << name;
 }
 
-TEST(GpuPeaks, ARunsPeakIsTheSumOfItsGpus) {
+TEST(GpuPeaks, ARunsPeakIsTheSumOverItsGpus) {
   static const BackendPlugin plugin{.name = [](int index) {
     return std::string(index < 2 ? "NVIDIA H100 80GB HBM3" : "NVIDIA A100-SXM4-40GB");
   }};

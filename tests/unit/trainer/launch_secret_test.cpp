@@ -28,7 +28,7 @@ std::string refusal_of(const SharedSecret& secret) {
   return test::message_of<InputError>([&] { static_cast<void>(secret.read()); });
 }
 
-TEST(SharedSecret, IsOneThatProcess0WritesForItsUserAlone) {
+TEST(SharedSecret, IsWrittenByProcess0ReadableByItsUserOnly) {
   const test::TemporaryDirectory directory;
   const fs::path folder = directory.path() / "runs", file = folder / ".launch-a_b_c-29501";
   const SharedSecret other(launch_of(1), folder, 29501);
@@ -46,7 +46,7 @@ TEST(SharedSecret, IsOneThatProcess0WritesForItsUserAlone) {
   EXPECT_FALSE(fs::exists(file));
 }
 
-TEST(SharedSecret, IsNotReadFromWhatOthersCanHavePutThere) {
+TEST(SharedSecret, IsNotReadFromFilesThatOthersMayHavePlanted) {
   const test::TemporaryDirectory folder;
   const fs::path file = folder.path() / ".launch-a_b_c-1", target = folder.path() / "target";
   const SharedSecret secret(launch_of(1), folder.path(), 1);
@@ -71,7 +71,7 @@ TEST(SharedSecret, IsNotReadFromWhatOthersCanHavePutThere) {
   EXPECT_THAT(refusal_of(secret), HasSubstr("is not private to this user"));
 }
 
-TEST(SharedSecret, OfAnotherUserIsRefused) {
+TEST(SharedSecret, OfAnotherUserIsRejected) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
   const test::TemporaryDirectory folder;
   const fs::path file = folder.path() / ".launch-a_b_c-1";
@@ -82,7 +82,7 @@ TEST(SharedSecret, OfAnotherUserIsRefused) {
               HasSubstr("is not private to this user"));
 }
 
-TEST(SharedSecret, IsTheVariablesWhereThatIsSet) {
+TEST(SharedSecret, IsTheVariableIfThatIsSet) {
   const test::TemporaryDirectory folder;
   for (const int process : {0, 1}) {
     Launch launch = launch_of(process);
@@ -95,7 +95,7 @@ TEST(SharedSecret, IsTheVariablesWhereThatIsSet) {
               HasSubstr("MUO_STORE_TOKEN"));
 }
 
-TEST(SharedSecret, LiesBesideTheRunsDirectory) {
+TEST(SharedSecret, IsBesideTheRunDirectory) {
   const test::TemporaryDirectory directory;
   TrainOptions options;
   EXPECT_EQ(folder_of_run(options), "runs");

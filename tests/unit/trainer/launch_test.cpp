@@ -44,14 +44,14 @@ const Variables kSrun = {{"SLURM_JOB_ID", "77"},
                          {"SLURM_STEP_TASKS_PER_NODE", "4(x2)"},
                          {"SLURM_STEP_NODELIST", "node[03-04]"}};
 
-TEST(Launch, IsNotThereWithoutALauncherOrWithOneProcess) {
+TEST(Launch, IsEmptyWithoutALauncherOrWithOneProcess) {
   EXPECT_FALSE(launch_of({}));
   EXPECT_FALSE(launch_of(of_mpirun(0, 1)));
   EXPECT_FALSE(launch_of({{"WORLD_SIZE", "1"}, {"RANK", "0"}, {"LOCAL_RANK", "0"}}));
   EXPECT_FALSE(launch_of({{"WORLD_SIZE", "2"}, {"RANK", "0"}}));  // set by a container, for example
 }
 
-TEST(Launch, OfMpirunOnOneHostMeetsThere) {
+TEST(Launch, OfMpirunOnOneHostUsesLoopback) {
   const std::optional<Launch> launch = launch_of(of_mpirun(1, 3));
   ASSERT_TRUE(launch);
   EXPECT_EQ(launch->by, "mpirun");
@@ -65,7 +65,7 @@ TEST(Launch, OfMpirunOnOneHostMeetsThere) {
   EXPECT_TRUE(launch->has_mpi);
 }
 
-TEST(Launch, OfMpirunOnSeveralHostsHasTheAddressThatItIsTold) {
+TEST(Launch, OfMpirunOnSeveralHostsUsesMasterAddr) {
   Variables variables = of_mpirun(0, 4);
   variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = "2";
   EXPECT_EQ(launch_of(variables)->address, "");
@@ -73,7 +73,7 @@ TEST(Launch, OfMpirunOnSeveralHostsHasTheAddressThatItIsTold) {
   EXPECT_EQ(launch_of(variables)->address, "10.0.0.1");
 }
 
-TEST(Launch, OfTorchrunIsThatOfItsVariables) {
+TEST(Launch, OfTorchrunFollowsItsVariables) {
   const std::optional<Launch> launch = launch_of({{"RANK", "3"},
                                                   {"WORLD_SIZE", "4"},
                                                   {"LOCAL_RANK", "1"},
@@ -92,7 +92,7 @@ TEST(Launch, OfTorchrunIsThatOfItsVariables) {
   EXPECT_EQ(launch->id, "abc");
 }
 
-TEST(Launch, OfSrunMeetsAtTheFirstNode) {
+TEST(Launch, OfSrunUsesTheFirstNode) {
   const std::optional<Launch> launch = launch_of(kSrun);
   ASSERT_TRUE(launch);
   EXPECT_EQ(launch->by, "srun");
@@ -126,14 +126,14 @@ TEST(Launch, OfSrunCountsTheTasksOfItsOwnNode) {
     EXPECT_EQ(tasks_here(list, 0), 1) << list;
 }
 
-TEST(Launch, OfSlurmIsOfAStepNotOfABatchScript) {
+TEST(Launch, OfSlurmRequiresAStepNotABatchScript) {
   Variables script = kSrun;
   script.erase("SLURM_STEP_NUM_TASKS");
   script["SLURM_NTASKS"] = "8";
   EXPECT_FALSE(launch_of(script));
 }
 
-TEST(Launch, OfOtherMpisIsRefused) {
+TEST(Launch, OfOtherMpisIsRejected) {
   const auto refusal = [](const Variables& variables) {
     return test::message_of<InputError>([&] { launch_of(variables); });
   };
@@ -144,7 +144,7 @@ TEST(Launch, OfOtherMpisIsRefused) {
   EXPECT_EQ(launch_of(slurm)->by, "srun");
 }
 
-TEST(Launch, TakesAnAddressInBracketsAndPortsThatHaveASuccessor) {
+TEST(Launch, AcceptsAddressesInBracketsAndPortsWithASuccessor) {
   Variables variables = of_mpirun(0, 2);
   variables["MASTER_ADDR"] = "[::1]";
   variables["MASTER_PORT"] = "65534";
@@ -157,7 +157,7 @@ TEST(Launch, TakesAnAddressInBracketsAndPortsThatHaveASuccessor) {
   }
 }
 
-TEST(Launch, HasTheSecretOfItsVariableIfThatIsLongEnough) {
+TEST(Launch, HasTheSecretOfTheVariableIfLongEnough) {
   Variables variables = of_mpirun(0, 2);
   EXPECT_EQ(launch_of(variables)->secret, "");
   variables["MUO_STORE_TOKEN"] = std::string(32, 's');
@@ -167,13 +167,13 @@ TEST(Launch, HasTheSecretOfItsVariableIfThatIsLongEnough) {
               testing::HasSubstr("MUO_STORE_TOKEN: too short: 31 bytes, of 32 required"));
 }
 
-TEST(Launch, OfMpirunWithinSlurmIsMpiruns) {
+TEST(Launch, OfMpirunWithinSlurmFollowsMpirun) {
   Variables both = kSrun;
   both.merge(of_mpirun(1, 2));
   EXPECT_EQ(launch_of(both)->by, "mpirun");
 }
 
-TEST(Launch, ThatContradictsItselfIsRefused) {
+TEST(Launch, WithContradictoryVariablesIsRejected) {
   for (const char* value : {"-1", "x", "1e3"}) {
     Variables variables = of_mpirun(0, 2);
     variables["OMPI_COMM_WORLD_RANK"] = value;
@@ -182,7 +182,7 @@ TEST(Launch, ThatContradictsItselfIsRefused) {
   EXPECT_THROW(launch_of(of_mpirun(2, 2)), InputError);
 }
 
-TEST(Launch, MeetsOnTheStorePortElseAfterMasterPortElseByItsId) {
+TEST(Launch, PortIsStorePortElseMasterPortPlusOneElseFromTheId) {
   DeviceOptions devices;
   const auto port_of = [&](const Launch& launch) {
     return process_group_options(launch, devices, 1).port;
@@ -200,7 +200,7 @@ TEST(Launch, MeetsOnTheStorePortElseAfterMasterPortElseByItsId) {
     EXPECT_EQ(port_of(launch), 4000);
 }
 
-TEST(Launch, HostsOfSlurmsListsHaveTheirFirst) {
+TEST(Launch, FindsTheFirstHostOfASlurmList) {
   EXPECT_EQ(first_host("alone"), "alone");
   EXPECT_EQ(first_host("a1,b2"), "a1");
   EXPECT_EQ(first_host("node[03-07,09]"), "node03");

@@ -104,7 +104,7 @@ TEST(MetricsLine, IsValidJsonWhateverTheNumbers) {
   }
 }
 
-TEST(MetricsLine, UnknownIsNullWithoutBeingNonfinite) {
+TEST(MetricsLine, UnknownNumbersAreNullButNotNonfinite) {
   const json line = json::parse(train_line(record_of(1), 1, 1, 1, {}));
   EXPECT_TRUE(line["mfu"].is_null());
   EXPECT_FALSE(line.contains("nonfinite"));
@@ -143,7 +143,7 @@ TEST_F(LoggerTest, WritesEveryRecordInOrder) {
   EXPECT_TRUE(written[53]["val_bpb"].is_null());
 }
 
-TEST_F(LoggerTest, FlushingWritesAllAndTheLogGoesOn) {
+TEST_F(LoggerTest, FlushWritesEverythingAndLoggingContinues) {
   Logger logger(options_);
   for (std::int64_t step = 0; step < 50; ++step) {
     logger.train(record_of(step), 1);
@@ -154,8 +154,8 @@ TEST_F(LoggerTest, FlushingWritesAllAndTheLogGoesOn) {
   EXPECT_TRUE(logger.flush(kPatience));
 }
 
-// A pipe whose reader starts only when more lines wait than queue and pipe hold.
-TEST_F(LoggerTest, ASlowDiskIsWaitedFor) {
+// A pipe whose reader starts only when more lines are waiting than the queue and the pipe hold.
+TEST_F(LoggerTest, WaitsForASlowDisk) {
   constexpr std::int64_t kLines = 8000;
   const std::filesystem::path pipe = directory_.path() / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -186,7 +186,7 @@ TEST_F(LoggerTest, ASlowDiskIsWaitedFor) {
   EXPECT_THAT(test::read_file(options_.log), HasSubstr("warning: training waits for "));
 }
 
-TEST_F(LoggerTest, FlushingToADiskThatDoesNotTakeItFails) {
+TEST_F(LoggerTest, FlushFailsIfTheDiskCannotBeWritten) {
   Logger logger(options_);
   logger.train(record_of(0), 1);
   EXPECT_TRUE(logger.flush(kPatience));
@@ -213,7 +213,7 @@ TEST_F(LoggerTest, SummarizesStepsTokensFlopsTimeAndMfu) {
   options_.peak_flops = 2e9;
   {
     Logger logger(options_);
-    logger.summary();  // nothing was trained, so it prints nothing
+    logger.summary();  // prints nothing, because nothing was trained
     logger.train(record_of(0), 1000);
     logger.train(record_of(1), 3000);
     logger.summary();
@@ -240,7 +240,7 @@ TEST_F(LoggerTest, LogEveryKeepsEveryNthAndTheLast) {
   EXPECT_THAT(steps, testing::ElementsAre(0, 30, 60, 90, 99));
 }
 
-TEST_F(LoggerTest, LogsUpdatesAsOftenAsStepsAndMatricesWhereGiven) {
+TEST_F(LoggerTest, LogsUpdatesWithTheStepsAndMatricesIfGiven) {
   options_.log_every = 4;
   options_.iterations = 10;
   Logger logger(options_);
@@ -270,7 +270,7 @@ TEST_F(LoggerTest, AResumedRunReplacesWhatItRepeats) {
               testing::ElementsAre("t0", "e0", "t1", "e1", "t2", "e2", "t3", "e3", "e4", "t4"));
 }
 
-TEST_F(LoggerTest, AResumedRunDropsWhatIsNestedDeep) {
+TEST_F(LoggerTest, AResumedRunDropsDeeplyNestedRecords) {
   const std::string kept = eval_line(1, 1, 1.0) + "\n";
   test::write_file(options_.metrics,
                    R"({"step":0,"kind":)" + test::nested_arrays(200'000) + "}\n" + kept);
@@ -323,13 +323,13 @@ TEST_F(LoggerTest, AFullDiskStopsTheRunBeforeItsEnd) {
   EXPECT_THAT(error, HasSubstr("cannot write /dev/full"));
 }
 
-TEST_F(LoggerTest, ADirectoryThatIsMissingIsAnErrorAtOnce) {
+TEST_F(LoggerTest, AMissingDirectoryIsAnImmediateError) {
   options_.metrics = directory_.path() / "no" / "metrics.jsonl";
   EXPECT_THAT(test::message_of<Error>([&] { const Logger logger(options_); }),
               HasSubstr("cannot write"));
 }
 
-TEST_F(LoggerTest, NotesSamplesAndEvaluationsHaveLinesOfTheirOwn) {
+TEST_F(LoggerTest, NotesSamplesAndEvaluationsHaveTheirOwnLines) {
   const auto out = directory_.path() / "terminal";
   options_.terminal = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
   options_.bytes_per_token = 1;
@@ -351,7 +351,7 @@ TEST_F(LoggerTest, NotesSamplesAndEvaluationsHaveLinesOfTheirOwn) {
             "step 100/100  loss 2.5000  3.607 bits/byte  2.00k tokens/s  ETA 0s\n");
 }
 
-TEST_F(LoggerTest, SaysOncePerStreakWhatIsNotFinite) {
+TEST_F(LoggerTest, ReportsNonFiniteNumbersOncePerStreak) {
   const auto out = directory_.path() / "terminal";
   options_.terminal = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
   options_.log_every = 100;
@@ -449,7 +449,7 @@ TEST_F(LoggerTest, AnAlarmIsALineAndARecord) {
   EXPECT_THAT(alarms[0], HasSubstr(R"("step":1,)"));
 }
 
-TEST_F(LoggerTest, TheLogHasWhatTheTerminalDoesNotShow) {
+TEST_F(LoggerTest, TheLogHasAllMessages) {
   const auto out = directory_.path() / "terminal";
   options_.terminal = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
   options_.log = directory_.path() / "output.log";

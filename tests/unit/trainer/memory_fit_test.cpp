@@ -1,5 +1,5 @@
 // Fitting a run into memory: --recompute auto, --memory-limit, chunks of logits, and the
-// alternatives named if it does not fit.
+// alternatives that are proposed if the run does not fit.
 #include "trainer/run/memory_fit.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ using testing::Not;
 constexpr std::int64_t kLayers = 4;
 constexpr std::int64_t kRoom = std::int64_t{1} << 40;
 
-// 8 explicit rows of 256 on one device; a narrow model, so that activations dominate.
+// 8 explicit rows of 256 tokens on one device, and a narrow model, so that activations dominate.
 TrainOptions one_device() {
   TrainOptions options;
   options.model.preset = ModelPreset::kPlain;
@@ -44,7 +44,7 @@ TrainOptions one_device() {
 }
 
 RunConfig resolved(const TrainOptions& options) {
-  return resolve(options, data::vocabulary_only(options.data));
+  return resolve(options, data::corpus_without_tokens(options.data));
 }
 
 RunConfig fitted(const TrainOptions& options, std::int64_t available) {
@@ -67,7 +67,7 @@ std::pair<std::int64_t, std::int64_t> layers_of(const RunConfig& run) {
   return {run.step.recompute.blocks, run.step.recompute.mlps};
 }
 
-TEST(FitMemory, LeavesWhatFitsAsItIs) {
+TEST(FitMemory, KeepsARunThatFits) {
   const RunConfig run = fitted(one_device(), bytes_with(one_device(), {}));
   EXPECT_EQ(layers_of(run), std::pair(0L, 0L));
   EXPECT_EQ(run.step.batch, 8);
@@ -75,8 +75,8 @@ TEST(FitMemory, LeavesWhatFitsAsItIs) {
   EXPECT_THAT(run.notes, Not(Contains(HasSubstr("recompute"))));
 }
 
-// From nothing to all blocks, each choice with exactly its bytes available and with one less.
-TEST(FitMemory, RecomputesInAsFewLayersAsDo) {
+// From nothing to all blocks: each choice with exactly its bytes available, and with one byte less.
+TEST(FitMemory, RecomputesInAsFewLayersAsSuffice) {
   std::vector<model::Recompute> choices = {{}};
   for (std::int64_t layers = 1; layers <= kLayers; ++layers)
     choices.push_back({.blocks = 0, .mlps = layers});
@@ -96,7 +96,7 @@ TEST(FitMemory, RecomputesInAsFewLayersAsDo) {
       EXPECT_EQ(run.options.memory.recompute, std::nullopt);
       EXPECT_THAT(run.notes, Contains(AllOf(HasSubstr("recompute: " + recompute_text(run)),
                                             HasSubstr(" (" + mib(bytes) + " MiB per device, " +
-                                                      mib(available) + " are available); "))));
+                                                      mib(available) + " MiB are available); "))));
       EXPECT_EQ(plan_run_memory(run).rank_bytes(1), bytes);
     }
     before = bytes;
@@ -106,7 +106,7 @@ TEST(FitMemory, RecomputesInAsFewLayersAsDo) {
   EXPECT_THAT(none.notes, Contains(HasSubstr("even so 8 rows need")));
 }
 
-TEST(FitMemory, RecomputesOnlyWhatItIsAskedTo) {
+TEST(FitMemory, RecomputesOnlyWhatIsAllowed) {
   TrainOptions options = one_device();
   options.memory.recompute = model::Recomputed::kNone;
   EXPECT_EQ(layers_of(fitted(options, 1)), std::pair(0L, 0L));
@@ -118,7 +118,7 @@ TEST(FitMemory, RecomputesOnlyWhatItIsAskedTo) {
 }
 
 // Rows of 64 tokens; min_pass_tokens() is four rows.
-TEST(FitMemory, HasFewerRowsBeforeItRecomputesAndRecomputesBeforeItHasTooFew) {
+TEST(FitMemory, ReducesRowsThenRecomputesThenReducesThemFurther) {
   TrainOptions options = one_device();
   options.model.set(&model::GptConfig::seq_len, 64);
   options.batch.device_rows.reset();
@@ -145,7 +145,7 @@ TEST(FitMemory, HasFewerRowsBeforeItRecomputesAndRecomputesBeforeItHasTooFew) {
   EXPECT_EQ(fitted(options, bytes(4, {}) - 1).step.batch, 2);
 }
 
-TEST(FitMemory, MakesLogitsInSmallerChunksAfterMlpsAndBeforeBlocks) {
+TEST(FitMemory, ShrinksLogitChunksAfterMlpsAndBeforeBlocks) {
   TrainOptions options = one_device();
   options.data.vocab_size = 20000;  // 156 MiB of logits
   const std::int64_t mlps = bytes_with(options, {.blocks = 0, .mlps = kLayers});
@@ -167,7 +167,7 @@ TEST(FitMemory, MakesLogitsInSmallerChunksAfterMlpsAndBeforeBlocks) {
   EXPECT_EQ(none.model.head_chunk_bytes, model::kHostHeadChunk / 2);
 }
 
-TEST(FitMemory, LeavesLogitsThatTheSmallestBatchHasInOneChunkAnyway) {
+TEST(FitMemory, KeepsLogitsThatFitIntoOneChunkForTheSmallestBatch) {
   TrainOptions options = one_device();
   options.data.vocab_size = 10000;  // 10 MiB of logits per row, 80 MiB for all 8
   options.batch.device_rows.reset();
@@ -178,7 +178,7 @@ TEST(FitMemory, LeavesLogitsThatTheSmallestBatchHasInOneChunkAnyway) {
   EXPECT_THAT(least.notes, Not(Contains(HasSubstr("logits"))));
 }
 
-TEST(RecomputeShare, IsThatOfTheProductsThatRunAgain) {
+TEST(RecomputeShare, CountsTheRepeatedProducts) {
   RunConfig run = resolved(one_device());
   EXPECT_EQ(recompute_share(run), 0);
   const auto width = static_cast<double>(run.model.n_embd);
@@ -208,7 +208,7 @@ TEST(MemoryBudget, OfTheHostIsTheLimitLessTheProgramWhateverIsFree) {
   EXPECT_EQ(all.to_plan, all.available);
 }
 
-TEST(MemoryBudget, OfAGpuIsTheLimitInThePlaceOfItsTotal) {
+TEST(MemoryBudget, OfAGpuUsesTheLimitInPlaceOfItsTotal) {
   constexpr std::int64_t kGiB = std::int64_t{1} << 30;
   static const BackendPlugin plugin{.available_memory = [](int /*index*/) { return 5 * kGiB; },
                                     .total_memory = [](int /*index*/) { return 8 * kGiB; }};
@@ -229,7 +229,7 @@ TrainOptions limited(std::int64_t bytes) {
   return options;
 }
 
-TEST(MemoryLimit, DecidesTheSameTwice) {
+TEST(MemoryLimit, DecisionsAreRepeatable) {
   const TrainOptions options = limited(
       min_memory_limit(resolved(one_device()), bytes_with(one_device(), {})).bytes - 2'000'000);
   const auto decide = [&] {
@@ -242,7 +242,7 @@ TEST(MemoryLimit, DecidesTheSameTwice) {
 }
 
 std::string refusal(const TrainOptions& options) {
-  const data::Corpus corpus = data::vocabulary_only(options.data);
+  const data::Corpus corpus = data::corpus_without_tokens(options.data);
   RunConfig run = resolve(options, corpus);
   const MemoryBudget budget = memory_budget(run);
   const MemoryPlan plan = fit_memory(run, budget.to_plan);
@@ -257,7 +257,7 @@ TrainOptions with(TrainOptions options, const std::vector<GivenOption>& more) {
   return options;
 }
 
-TEST(NearestAlternatives, FitWhenTheyAreTaken) {
+TEST(NearestAlternatives, FitWhenApplied) {
   const model::Recompute blocks{.blocks = kLayers, .mlps = 0};
   const std::int64_t limit =
       min_memory_limit(resolved(one_device()), bytes_with(one_device(), blocks)).bytes - 2'000'000;
@@ -265,7 +265,7 @@ TEST(NearestAlternatives, FitWhenTheyAreTaken) {
   RunConfig run = resolved(options);
   fit_memory(run, memory_budget(run).to_plan);
   const std::vector<Alternative> near =
-      nearest_alternatives(run, options, data::vocabulary_only(options.data));
+      nearest_alternatives(run, options, data::corpus_without_tokens(options.data));
   ASSERT_GE(near.size(), 2U);
   EXPECT_LE(near.size(), kMaxAlternatives);
   EXPECT_TRUE(std::ranges::is_sorted(near, {}, &Alternative::time));
@@ -281,7 +281,7 @@ TEST(NearestAlternatives, FitWhenTheyAreTaken) {
   }
 }
 
-TEST(NearestAlternatives, TheFastestIsFirstThoughItChangesMore) {
+TEST(NearestAlternatives, TheFastestIsFirstEvenIfItChangesMore) {
   TrainOptions options = one_device();
   options.model.set(&model::GptConfig::n_embd, 256);
   options.devices.count = 2;
@@ -297,17 +297,17 @@ TEST(NearestAlternatives, TheFastestIsFirstThoughItChangesMore) {
   }
   options.memory.limit = ByteSize{limit};
   const std::vector<Alternative> near =
-      nearest_alternatives(resolved(options), options, data::vocabulary_only(options.data));
+      nearest_alternatives(resolved(options), options, data::corpus_without_tokens(options.data));
   ASSERT_FALSE(near.empty());
   EXPECT_EQ(near.front().options.size(), 2U);
   EXPECT_EQ(near.back().options.front().name, "devices");
 }
 
-TEST(RequireFit, NamesTheLeastWhereNothingFits) {
+TEST(RequireFit, NamesTheMinimumIfNothingFits) {
   const TrainOptions options = limited(48'000'000);
   const std::string message = refusal(options);
   const std::vector<Alternative> near =
-      nearest_alternatives(resolved(options), options, data::vocabulary_only(options.data));
+      nearest_alternatives(resolved(options), options, data::corpus_without_tokens(options.data));
   ASSERT_EQ(near.size(), 1U);
   EXPECT_FALSE(near[0].fits);
   const ByteSize enough = min_memory_limit(near[0].config, near[0].bytes / near[0].config.world());

@@ -28,7 +28,7 @@ RunConfig nanochat_run(DType dtype) {
   return resolve(options, corpus);
 }
 
-// Model of a checkpoint with this configuration in its manifest.
+// The model of a checkpoint with this configuration in its manifest.
 model::GptConfig model_of(const json& config) {
   const test::TemporaryDirectory run;
   CheckpointSaver saver(run.path(), 1);
@@ -53,7 +53,7 @@ TEST(ModelJson, HoldsTheWholeModel) {
   }
 }
 
-TEST(ModelJson, AManifestFromBeforeTheExtrasIsAPlainModels) {
+TEST(ModelJson, AManifestWithoutExtrasIsAPlainModel) {
   json config = config_of(nanochat_run(DType::kF32));
   for (const char* field :
        {"value_embeddings", "smear", "backout", "resid_lambdas", "x0_lambdas", "dtype"})
@@ -65,7 +65,7 @@ TEST(ModelJson, AManifestFromBeforeTheExtrasIsAPlainModels) {
   EXPECT_EQ(read.window_pattern, "SSSL");
 }
 
-TEST(ModelJson, AMissingSizeOrAWrongKindIsRefused) {
+TEST(ModelJson, RejectsMissingSizesAndWrongTypes) {
   const auto error = [](auto&& change) {
     json config = config_of(nanochat_run(DType::kF32));
     change(config["model"]);
@@ -76,7 +76,7 @@ TEST(ModelJson, AMissingSizeOrAWrongKindIsRefused) {
   EXPECT_THAT(error([](json& model) { model["dtype"] = "fp8"; }), HasSubstr("model.dtype is"));
 }
 
-TEST(ModelJson, WhatNoOptionTakesIsRefused) {
+TEST(ModelJson, RejectsValuesThatNoOptionAccepts) {
   const auto error = [](const char* field, const json& value) {
     json config = config_of(nanochat_run(DType::kF32));
     config["model"][field] = value;

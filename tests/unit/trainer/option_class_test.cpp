@@ -41,7 +41,7 @@ TrainOptions options_with(const Settings& settings) {
 
 Touched touched_by(const Settings& settings) {
   const TrainOptions options = options_with(settings);
-  RunConfig run = resolve(options, data::vocabulary_only(options.data));
+  RunConfig run = resolve(options, data::corpus_without_tokens(options.data));
   fit_memory(run, memory_budget(run).to_plan);
   const std::vector<ParamSpec> params = model::gpt_parameters(run.model);
   const optim::ShardingPlan plan = make_sharding_plan(run, params);
@@ -76,7 +76,7 @@ OptionClass class_of(const Touched& before, const Touched& after) {
   return same ? OptionClass::kHost : OptionClass::kMemory;
 }
 
-// A value other than the default, with the settings under which it has an effect.
+// A value other than the default, with the settings that give it an effect.
 struct Case {
   std::string_view name;
   std::string value;
@@ -154,6 +154,7 @@ const std::vector<Case>& cases() {
       {"memory-limit", "40MB"},
       {"graph", "off"},
       {"graph-branches", "1"},
+      {"graph-micro-steps", "loop", micro_steps},
       {"seed", "7"},
       {"verify-sync-every", "7"},
       {"dtype", "bf16"},
@@ -190,12 +191,12 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// Options with only one value on the host, for which this test resolves runs.
+// Options that have only one value on the host, for which this test resolves runs.
 constexpr std::array<std::string_view, 8> kOfDevices = {
     "tokenizer",  "backend", "ranks-per-device", "comm",
     "gemm-table", "tune",    "attention",        "fused-products"};
 
-TEST(OptionClass, IsWhatAChangeTouches) {
+TEST(OptionClass, MatchesWhatAChangeAffects) {
   TrainOptions options;
   const std::vector<OptionRow> rows = option_table(options);
   for (const Case& c : cases()) {

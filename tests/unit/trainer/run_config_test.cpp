@@ -193,8 +193,8 @@ TEST(RunConfig, NumberFormatsFollowTheDtype) {
               HasSubstr("the master is the weight itself"));
 }
 
-// Sums over micro-steps are rounded only once, so they must accumulate in fp32.
-TEST(RunConfig, GradientsOfBf16AreOfOneMicroStepOrReducedInEach) {
+// Sums over micro-steps must be rounded only once, so they must accumulate in fp32.
+TEST(RunConfig, Bf16GradientsNeedOneMicroStepOrReductionInEach) {
   TrainOptions options = two_devices();
   constexpr std::int64_t kRows = 2;
   options.batch.device_rows = kRows;
@@ -206,11 +206,11 @@ TEST(RunConfig, GradientsOfBf16AreOfOneMicroStepOrReducedInEach) {
   options.batch.total_tokens = kTokens;
   EXPECT_EQ(resolve(options, corpus()).formats().gradient_wire, DType::kBF16);
   options.numbers.gradient_wire = DType::kF32;
-  EXPECT_THAT(error_of(options), HasSubstr("travel as they are"));
+  EXPECT_THAT(error_of(options), HasSubstr("are sent unconverted"));
   options.numbers.gradient_wire.reset();
   options.batch.total_tokens = 3 * kTokens;
   EXPECT_THAT(error_of(options),
-              AllOf(HasSubstr("3 micro-steps add"), HasSubstr("--shard gradients"),
+              AllOf(HasSubstr("3 micro-steps accumulate"), HasSubstr("--shard gradients"),
                     HasSubstr("--device-batch-size " + std::to_string(3 * kRows))));
   for (const optim::Shard shard : {optim::Shard::kGradients, optim::Shard::kWeights}) {
     options.sharding.shard = shard;
@@ -218,14 +218,16 @@ TEST(RunConfig, GradientsOfBf16AreOfOneMicroStepOrReducedInEach) {
   }
   options.devices.count = 1;
   options.batch.total_tokens = kTokens;
-  EXPECT_THAT(error_of(options), AllOf(HasSubstr("2 micro-steps add"), Not(HasSubstr("--shard"))));
+  EXPECT_THAT(error_of(options),
+              AllOf(HasSubstr("2 micro-steps accumulate"), Not(HasSubstr("--shard"))));
 }
 
 TEST(RunConfig, HeadsNotGivenDivideAnyEvenWidth) {
   for (std::int64_t width = 2; width <= 600; width += 2) {
     TrainOptions options = two_devices();
     options.model.set(&model::GptConfig::n_embd, width);
-    // If the width is twice a large prime, all possible head sizes exceed 256, which is refused.
+    // If the width is twice a large prime, all possible head sizes exceed 256, the largest allowed
+    // size.
     const model::GptConfig model = make_gpt_config(options.model, 10);
     EXPECT_EQ(width % model.n_head, 0) << width;
     EXPECT_EQ(model.head_dim() % 2, 0) << width;
@@ -247,7 +249,7 @@ TEST(RunConfig, AutomaticBatchIsTheNearestFeasibleForAnyWorld) {
       EXPECT_EQ(wanted, 131072);  // for depth 4 and a vocabulary of 257
       EXPECT_EQ(run.tokens_per_step(), unit * run.step.accumulation);
       EXPECT_GE(run.step.accumulation, 1);
-      // No other number of micro-steps of this batch is nearer.
+      // No other number of micro-steps of this batch is nearer to the target.
       EXPECT_TRUE(std::abs(run.tokens_per_step() - wanted) * 2 <= unit ||
                   run.step.accumulation == 1);
       EXPECT_THAT(run.notes, Contains(HasSubstr("total-batch-size: ")));
@@ -370,9 +372,10 @@ TEST(RunConfig, RefusesImpossibleModels) {
 
 TEST(RunConfig, RefusesDataShorterThanARow) {
   const TrainOptions options = two_devices();
-  EXPECT_EQ(error_of(options, corpus(data::kByteVocab, 256)),
-            "--data: the training data is 256 tokens long, shorter than a row of 257: give more, "
-            "or a smaller --max-seq-len");
+  EXPECT_EQ(
+      error_of(options, corpus(data::kByteVocab, 256)),
+      "--data: the training data is 256 tokens long, shorter than a row of 257: give more data, "
+      "or a smaller --max-seq-len");
   EXPECT_THAT(error_of(options, corpus(data::kByteVocab, 257, 256)), HasSubstr("held-out data"));
   TrainOptions no_eval = options;
   no_eval.evaluation.every = -1;
@@ -413,7 +416,7 @@ TEST(RunConfig, ProfiledStepsAreStepsOfTheRun) {
   }
 }
 
-TEST(RunConfig, StrategiesOfWholeGradientsRefuseToShardThem) {
+TEST(RunConfig, StrategiesWithUnshardedGradientsRejectShardingThem) {
   TrainOptions options = two_devices();
   options.sharding.shard = optim::Shard::kGradients;
   for (const std::string_view strategy : optim::strategy_names()) {
@@ -435,7 +438,7 @@ TEST(RunConfig, NcclRefusesToSumBf16BeforeAnyWork) {
   EXPECT_EQ(resolve(options, corpus()).group.communicator, CommunicatorKind::kPeer);
 }
 
-TEST(RunConfig, OnlyHostDevicesHaveReplicasInCommon) {
+TEST(RunConfig, OnlyHostDevicesShareReplicas) {
   const auto common = [](const TrainOptions& options) {
     const RunConfig config = resolve(options, corpus());
     const optim::ShardingPlan plan =

@@ -42,7 +42,7 @@ std::string file_of(const std::string& header, const std::string& data) {
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header + data;
 }
 
-// Returns the message with which `contents` are refused; "" if they are accepted.
+// Returns the message with which `contents` are rejected, or "" if they are accepted.
 std::string refusal(const std::string& contents) {
   const TemporaryDirectory directory;
   const auto path = directory.path() / "x.safetensors";
@@ -89,7 +89,7 @@ TEST(SafetensorsLayout, RefusesWhatItCouldNotReadBack) {
   EXPECT_THROW(layout({{.name = "a", .shape = {1LL << 40, 1LL << 40}}}), Error);
 }
 
-TEST(SafetensorsFile, ReadsBackWhatTheLayoutSays) {
+TEST(SafetensorsFile, ReadsBackTheLayout) {
   const TemporaryDirectory directory;
   const auto path = directory.path() / "x.safetensors";
   write_file(path, valid_file());
@@ -176,13 +176,13 @@ TEST(SafetensorsFile, RefusesNamesThatArePaths) {
     EXPECT_THAT(named(bad), HasSubstr("the name")) << bad;
 }
 
-TEST(SafetensorsFile, RefusesWhatIsNotAFile) {
+TEST(SafetensorsFile, RejectsDirectoriesAndMissingFiles) {
   const TemporaryDirectory directory;
   EXPECT_THROW(SafetensorsFile(directory.path()), InputError);
   EXPECT_THROW(SafetensorsFile(directory.path() / "absent"), InputError);
 }
 
-// For any bytes, a file is refused, or all its tensors are within its bounds.
+// Whatever its bytes, a file is rejected, or all its tensors are within its bounds.
 TEST(SafetensorsFile, SurvivesRandomDamage) {
   const TemporaryDirectory directory;
   const auto path = directory.path() / "x.safetensors";

@@ -29,7 +29,7 @@ using ::testing::UnorderedElementsAre;
 // Tokens 2, 0, 3 and 1 have probabilities 0.4, 0.3, 0.2 and 0.1.
 const std::vector<float> kLogits = {std::log(3.0F), std::log(1.0F), std::log(4.0F), std::log(2.0F)};
 
-// Returns all tokens that are drawn by random numbers in [0, 1).
+// Returns all tokens that random numbers in [0, 1) draw.
 std::set<std::int32_t> drawn(const SamplingOptions& options) {
   std::set<std::int32_t> out;
   for (int i = 0; i < 1000; ++i)
@@ -37,7 +37,7 @@ std::set<std::int32_t> drawn(const SamplingOptions& options) {
   return out;
 }
 
-TEST(DrawToken, FiltersKeepWhatTheySay) {
+TEST(DrawToken, FiltersKeepTheDocumentedTokens) {
   const double t = 1;
   EXPECT_THAT(drawn({.temperature = t}), UnorderedElementsAre(0, 1, 2, 3));
   EXPECT_THAT(drawn({.temperature = 0}), UnorderedElementsAre(2));
@@ -101,7 +101,7 @@ std::vector<std::string> shown(const std::vector<std::string>& stops,
 }
 
 // Without a prompt, a sample is a text of its own, without the space that the tokenizer puts before
-// texts; after a prompt, a space belongs to the sample.
+// texts; after a prompt, a leading space belongs to the sample.
 TEST(SampleStream, ContinuesTheTextOfItsContext) {
   const auto tokenizer = data::open_tokenizer(std::filesystem::path(test::source_directory()) /
                                               "tests/golden/sentencepiece/llama.model");
@@ -192,7 +192,7 @@ std::vector<SampleRequest> some_requests() {
   return out;
 }
 
-TEST(SampleTokens, DoNotDependOnWhatElseIsSampled) {
+TEST(SampleTokens, DoNotDependOnOtherSamples) {
   const std::vector<SampleRequest> requests = some_requests();
   const SamplingOptions options{.max_tokens = 30, .temperature = 1.5, .top_p = 0.95};
   std::vector<std::vector<std::int32_t>> alone(requests.size());
@@ -207,7 +207,7 @@ TEST(SampleTokens, DoNotDependOnWhatElseIsSampled) {
   }
 }
 
-TEST(SampleTokens, EndWhereTheyAreTold) {
+TEST(SampleTokens, EndWhenRequested) {
   const Sampled got = sample(3, some_requests(), {.max_tokens = 200, .temperature = 2});
   bool some_ended_by_bos = false;
   for (const std::vector<std::int32_t>& tokens : got.tokens) {

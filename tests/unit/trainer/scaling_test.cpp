@@ -118,8 +118,8 @@ TEST(Scaling, GoldenTableByDepth) {
   }
 }
 
-// D in the rules of batch and weight decay is ratio x S, independent of the number of steps.
-TEST(Scaling, StepsAndComputeGivenLeaveBatchAndWeightDecayAlone) {
+// D in the rules for batch and weight decay is ratio x S, whatever the number of steps.
+TEST(Scaling, GivenStepsOrComputeDoNotAffectBatchAndWeightDecay) {
   const RunConfig rule = run_of(8);
   TrainOptions steps;
   steps.batch.iterations = 100;
@@ -156,8 +156,8 @@ TEST(Scaling, TheRatioSetsTokensAndBatchButCancelsInWeightDecay) {
   EXPECT_EQ(run_of(12, more).targets.tokens, 33'030'273);
 }
 
-// The logarithm of B, in the comments, is within 0.02 of a half, so that another exponent would
-// round differently. Computed by a few lines of Python with nanochat's formula.
+// The logarithm of B, given in the comments, is within 0.02 of a half, so that another exponent
+// would round differently. Computed by a few lines of Python with nanochat's formula.
 TEST(Scaling, TheBatchGrowsWithThePowerThatNanochatFitted) {
   struct Row {
     std::int64_t vocab, depth, tokens;
@@ -175,7 +175,7 @@ TEST(Scaling, TheBatchGrowsWithThePowerThatNanochatFitted) {
   }
 }
 
-TEST(Scaling, DepthTwelveIsTheReferenceOfItsOwnKindOnly) {
+TEST(Scaling, DepthTwelveIsTheReferenceForTheSameVocabularyAndExtras) {
   TrainOptions plain;
   plain.model.preset = ModelPreset::kPlain;
   plain.model.set(&model::GptConfig::seq_len, 2048);
@@ -198,7 +198,7 @@ TEST(Scaling, EveryFactorCanBeGiven) {
   EXPECT_DOUBLE_EQ(hyper.muon_weight_decay, 0.28 * 5);
 }
 
-TEST(Scaling, NotesTellEveryDerivedNumber) {
+TEST(Scaling, NotesHaveEveryDerivedNumber) {
   const std::vector<std::string> notes = scaling_notes(run_of(12));
   EXPECT_THAT(notes, Contains("target: 12 tokens for each of 110M scaling parameters: 1.32G "
                               "tokens, 524288 per step"));
@@ -213,7 +213,7 @@ TEST(Scaling, NotesTellEveryDerivedNumber) {
 }
 
 // c_fc has 4 times as many rows as columns, so its learning rate is doubled; momentum ends at 0.9.
-TEST(Scaling, WarnsOfAWeightDecayThatForgetsFasterThanMomentumAverages) {
+TEST(Scaling, WarnsOfWeightDecayFasterThanMomentum) {
   const auto decay = [](const RunConfig& run) {
     return 2 * run.hyper.matrix_lr * run.hyper.muon_weight_decay;
   };
@@ -254,20 +254,21 @@ TEST(Scaling, RefusesMoreTokensThanCanBeCounted) {
   EXPECT_EQ(run.iterations(), 1);
 }
 
-TEST(TargetBatch, TakesTheRulesPlaceAndAnExplicitOneItsOwn) {
+TEST(TargetBatch, ReplacesTheRuleAndIsReplacedByAnExplicitBatch) {
   for (std::int64_t world = 1; world <= 9; ++world) {
     TrainOptions options;
     options.model.preset = ModelPreset::kPlain;
     options.devices.backend = Backend::kHost;
     options.devices.count = world;
     options.batch.target_tokens = 4096;
-    const RunConfig run = resolve(options, data::vocabulary_only(options.data));
+    const RunConfig run = resolve(options, data::corpus_without_tokens(options.data));
     EXPECT_EQ(run.tokens_per_step() % (256 * world), 0);
     EXPECT_LE(std::abs(run.tokens_per_step() - 4096) * 2, 256 * world) << world;
     EXPECT_EQ(run.step.accumulation, 1);
     EXPECT_EQ(testing::Value(run.notes, Contains(HasSubstr("nearest to 4096"))), 16 % world != 0);
     options.batch.total_tokens = 256 * world;
-    EXPECT_EQ(resolve(options, data::vocabulary_only(options.data)).tokens_per_step(), 256 * world);
+    EXPECT_EQ(resolve(options, data::corpus_without_tokens(options.data)).tokens_per_step(),
+              256 * world);
   }
   TrainOptions options;
   options.devices.backend = Backend::kHost;
@@ -275,7 +276,7 @@ TEST(TargetBatch, TakesTheRulesPlaceAndAnExplicitOneItsOwn) {
   options.model.set(&model::GptConfig::seq_len, 256);
   options.batch.total_tokens = 4096;
   EXPECT_THAT(test::message_of<InputError>([&] {
-                static_cast<void>(resolve(options, data::vocabulary_only(options.data)));
+                static_cast<void>(resolve(options, data::corpus_without_tokens(options.data)));
               }),
               HasSubstr("give 3840 or 4608"));
 }

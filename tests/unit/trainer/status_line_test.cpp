@@ -27,7 +27,7 @@ TEST(ProgressText, SaysStepLossBitsSpeedAndTime) {
             "step 1/2  loss nan  1 tokens/s  ETA 0s");
 }
 
-TEST(StatusLine, LeavesOutWhatMattersLeastWhereItIsNarrow) {
+TEST(StatusLine, OmitsTheLeastImportantPartsIfNarrow) {
   const TrainingProgress progress{.done = 12,
                                   .iterations = 1000,
                                   .loss = 2.0 * std::log(2.0),

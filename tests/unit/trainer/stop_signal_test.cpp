@@ -11,7 +11,7 @@
 namespace muo::trainer {
 namespace {
 
-// Raises the signals, and exits with the number that a run then reads.
+// Raises the signals and exits with the number that a run then reads.
 void exit_after(std::initializer_list<int> signals) {
   const StopSignal stop;
   for (const int signal : signals)
@@ -39,7 +39,7 @@ TEST(StopSignalDeathTest, EndsTheProgramASecondLater) {
     EXPECT_EXIT(after_a_second(saves), testing::ExitedWithCode(SIGUSR1), "");
 }
 
-TEST(StopSignalDeathTest, LeavesIgnoredWhatWasIgnored) {
+TEST(StopSignalDeathTest, KeepsIgnoredSignalsIgnored) {
   const auto ignoring = [] {
     std::signal(SIGUSR2, SIG_IGN);
     exit_after({SIGUSR2, SIGUSR1});

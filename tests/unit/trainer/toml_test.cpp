@@ -51,7 +51,7 @@ TEST(Toml, KeepsOrderAndLines) {
   EXPECT_EQ(entries[2].line, 6);
 }
 
-TEST(Toml, RefusesKeysThatItsParserWouldNotSurvive) {
+TEST(Toml, RejectsKeysThatCrashTheParser) {
   std::string deep = "a";
   for (int i = 0; i < 200'000; ++i)
     deep += ".a";
@@ -76,7 +76,7 @@ TEST(Toml, ReadsLettersBeyondAsciiAnywhere) {
   EXPECT_THAT(error_of("a = 1\nb = '\xC3'"), StartsWith("run.toml:2: not UTF-8"));
 }
 
-TEST(Toml, RefusesWhatIsMalformedWithFileAndLine) {
+TEST(Toml, RejectsMalformedTextWithFileAndLine) {
   EXPECT_THAT(error_of("a = 1\nb"), StartsWith("run.toml:2: "));
   EXPECT_THAT(error_of("a = host"), AllOf(StartsWith("run.toml:1: "), HasSubstr("in quotes")));
   EXPECT_THAT(error_of("a = 1 2"), StartsWith("run.toml:1: "));

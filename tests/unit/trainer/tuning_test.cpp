@@ -15,7 +15,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// The table of a fake library: the GPU's letter, then "product=algorithm;" for each product.
+// The table of a fake library: a letter that names the GPU, then "product=algorithm;" for each
+// product.
 std::string& table() {
   static std::string text;
   return text;
@@ -53,7 +54,7 @@ std::string table_after_agreement(ProcessGroup& processes, const std::string& me
   return table();
 }
 
-TEST(Tuning, ProcessesComputeAProductAsTheFirstThatHasMeasuredIt) {
+TEST(Tuning, ProcessesUseTheAlgorithmOfTheFirstThatMeasured) {
   const auto ends = test::in_processes({1, 1, 1}, [](ProcessGroup& processes) {
     const std::string measured[] = {"gA=0;B=0;", "gB=1;C=1;", "gA=2;C=2;D=2;"};
     return table_after_agreement(processes, measured[processes.process()], Tune::kOnce);
@@ -66,7 +67,7 @@ TEST(Tuning, ProcessesComputeAProductAsTheFirstThatHasMeasuredIt) {
   }
 }
 
-TEST(Tuning, OfDifferentGpusIsRefusedUnlessItIsOff) {
+TEST(Tuning, OfDifferentGpusIsRejectedUnlessOff) {
   const auto ends = test::in_processes({1, 1}, [](ProcessGroup& processes) {
     const std::string measured = processes.is_first() ? "gA=0;" : "hA=1;";
     EXPECT_EQ(table_after_agreement(processes, measured, Tune::kOff), measured);

@@ -31,7 +31,7 @@ void expect(const UpdateSize& got, double rms, std::optional<double> ratio,
   EXPECT_EQ(got.u_rms, u_rms);
 }
 
-TEST(UpdateSizes, AreThoseOfGroupsLayersAndMatrices) {
+TEST(UpdateSizes, CoverGroupsLayersAndMatrices) {
   const auto [params, squares] = Updated();
   const UpdateSizes sizes = update_sizes(7, params, squares, /*each_matrix=*/true);
   EXPECT_EQ(sizes.step, 7);
@@ -53,7 +53,7 @@ TEST(UpdateSizes, AreThoseOfGroupsLayersAndMatrices) {
   expect(sizes.matrices[2].second, 2, 2, 10);
 }
 
-TEST(UpdateSizes, LeaveOutMatricesThatAreNotAskedFor) {
+TEST(UpdateSizes, OmitMatricesUnlessRequested) {
   const auto [params, squares] = Updated();
   const UpdateSizes sizes = update_sizes(7, params, squares, /*each_matrix=*/false);
   EXPECT_EQ(sizes.groups.size(), 3U);

@@ -24,8 +24,8 @@ namespace fusion = cutlass::epilogue::fusion;
 // A product's sum, rounded as a separate kernel would store it.
 __device__ __forceinline__ float stored(float sum) { return to_float(from_float<BF16>(sum)); }
 
-// Square root within 1 ulp, for normal numbers, in one instruction; the IEEE root takes a dozen,
-// whose latency nothing would hide here.
+// Square root within 1 ulp, for normal numbers, in one instruction. The IEEE square root takes a
+// dozen, whose latency nothing would hide here.
 __device__ __forceinline__ float root(float y) {
   float out;
   asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(y));
@@ -118,8 +118,8 @@ void run(NativeStream stream, const FusedProblem& p, const FusedOperands& of, in
 std::string fused_kernels_missing(int device) {
   const int capability = compute_capability(device);
   return capability == 90 ? ""
-                          : concat("they are for compute capability 9.0, this is ", capability / 10,
-                                   ".", capability % 10);
+                          : concat("they need compute capability 9.0; this GPU has ",
+                                   capability / 10, ".", capability % 10);
 }
 
 void run_fused(NativeStream stream, const FusedProblem& problem, const FusedOperands& operands,

@@ -1,5 +1,6 @@
 // libmuograph_http.so: cpp-httplib, which parses requests and writes answers, with limits that it
-// lacks: it would read endless lines and headers, and wait as long as a byte arrives now and then.
+// lacks: without them it would read endless lines and headers, and wait as long as a byte arrives
+// now and then.
 #include <httplib.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -40,7 +41,7 @@ constexpr std::size_t kThreads = 16, kMaxWaiting = 64;
 constexpr std::size_t kMaxRequestBytes = std::size_t{16} << 10;
 constexpr seconds kAnswerTimeout{30}, kCloseTimeout{1};
 
-// One connection. Deadlines are fixed, and not extended by bytes that trickle in.
+// One connection. Its deadlines are fixed: bytes that trickle in do not extend them.
 class Connection final : public httplib::Stream {
  public:
   Connection(int socket, int stop, Clock::duration request_timeout)
@@ -75,8 +76,8 @@ class Connection final : public httplib::Stream {
   void get_local_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
   [[nodiscard]] int socket() const override { return socket_; }
 
-  // Answers a request that is too large, for which the library sends nothing, and drains the
-  // connection: closing it while the client still sends would discard the answer.
+  // Answers a request that is too large, to which the library sends no answer, and drains the
+  // connection: closing it while the client is still sending would discard the answer.
   void finish() {
     constexpr std::string_view kTooLarge =
         "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\n"
@@ -94,7 +95,7 @@ class Connection final : public httplib::Stream {
   [[nodiscard]] bool wait_for(short event) const {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
     std::array<pollfd, 2> wanted = {{{socket_, event, 0}, {stop_, POLLIN, 0}}};
-    return left.count() > 0 &&  // else a socket that is always ready would never time out
+    return left.count() > 0 &&  // otherwise a socket that is always ready would never time out
            ::poll(wanted.data(), wanted.size(), static_cast<int>(left.count())) > 0 &&
            wanted[1].revents == 0;
   }
@@ -116,7 +117,7 @@ class Connection final : public httplib::Stream {
   std::size_t next_ = 0, end_ = 0, received_ = 0;
 };
 
-// True while this thread closes a connection without reading it, as too many are waiting.
+// True while this thread closes a connection without reading it because too many are waiting.
 thread_local bool refuses = false;
 
 class Workers final : public httplib::TaskQueue {
@@ -134,7 +135,7 @@ class Workers final : public httplib::TaskQueue {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // The library returns nothing here in Debian 12, and a bool in Debian 13.
+  // The library returns nothing here in Debian 12 and a bool in Debian 13.
   using Accepted = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
   Accepted enqueue(std::function<void()> task) override {
     {
@@ -212,7 +213,7 @@ class LimitedServer final : public httplib::Server {
   template <class Server>
   static void answer_one(Server& server, Connection& connection) {
     bool closed = false;
-    // Disables compression, ranges, and interim answers (100 Continue).
+    // Disables compression, ranges and interim answers (100 Continue).
     const auto simplify = [](httplib::Request& request) {
       request.ranges.clear();
       for (const char* name : {"Accept-Encoding", "Expect"})
@@ -236,7 +237,7 @@ class Plugin final : public HttpServer {
       headers.emplace(name, value);
     server_.set_default_headers(std::move(headers));
     server_.set_address_family(AF_INET);
-    // Not SO_REUSEPORT, the library's default: two programs could then share a port.
+    // SO_REUSEPORT, the library's default, would allow two programs to share a port.
     server_.set_socket_options([](int socket) {
       const int on = 1;
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -260,8 +261,8 @@ class Plugin final : public HttpServer {
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
-  // Returns 0 or an errno. It creates the workers' threads itself, not on the server's thread, so
-  // that a failure to create them can be reported.
+  // Returns 0 or an errno. Creates the worker threads itself, not on the server's thread, so that a
+  // failure to create them can be reported.
   int start() try {
     errno = 0;
     port_ = options_.port;
@@ -277,7 +278,7 @@ class Plugin final : public HttpServer {
       server_.listen_after_bind();
       ended_ = true;
     });
-    while (!server_.is_running() && !ended_)  // stop() has no effect before that
+    while (!server_.is_running() && !ended_)  // stop() has no effect before the server is running
       std::this_thread::yield();
     return 0;
   } catch (const std::system_error& error) {

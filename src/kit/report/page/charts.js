@@ -2,7 +2,7 @@
 // note}, or null if the view's runs have no data for it (if `ofOne`, the view's `detail` run). The page has a chart if
 // isWanted(), or, without that function, if any run has data for it.
 
-// Escapes text, as Plotly interprets some tags.
+// Escapes text, because Plotly interprets some tags.
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
 const themeColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -38,9 +38,10 @@ function timeUnit(runs) {
   return TIME_UNITS.find(([size]) => longest >= 2 * size) || [1, "s"];
 }
 
-// Traces of one series of every shown run. scale(run) is the factor of its values; null if unknown.
+// The traces of one series for every shown run. scale(run) is the factor of its values; null if unknown.
 function curves(view, key, { done = 1, scale = () => 1, markers = false, label = "" } = {}) {
-  const data = [], left = [], many = view.runs.length > 30;  // markers are slow: each is an element
+  // Markers are slow, because each is an element.
+  const data = [], left = [], many = view.runs.length > 30;
   const [unit] = view.axis === "time" ? timeUnit(view.runs) : [1];
   const groups = seedGroups(view.runs, key), pale = new Set(groups.flat());
   for (const run of [...view.runs, ...groups.map((group) => meanRun(group, key))]) {
@@ -51,7 +52,7 @@ function curves(view, key, { done = 1, scale = () => 1, markers = false, label =
       left.push(run.name);
       continue;
     }
-    // A gap separates the evaluation of the initial weights from those of trained ones.
+    // A gap separates the evaluation of the initial weights from the evaluations of trained weights.
     const cut = (points, all) => (markers && points.x[0] === 0 ? [all[0], null, ...all.slice(1)] : all);
     const at = (points) => cut(points, points.x.map((step) => place(step) / unit));
     const values = (points) => cut(points, points.y.map((y) => (known(y) ? y * factor : null)));
@@ -77,7 +78,7 @@ function curves(view, key, { done = 1, scale = () => 1, markers = false, label =
   return { data, left };
 }
 
-// Groups of shown runs with this series that differ in their seed only.
+// Groups of shown runs with this series that differ only in their seed.
 const seedGroups = (runs, key) => [...new Set(runs.map((run) => run.seeds))]
   .map((seeds) => seeds.filter((run) => run.series[key] && runs.includes(run))).filter((group) => group.length > 1);
 const meanRun = (group, key) => ({
@@ -98,8 +99,8 @@ function bestMark(view, key) {
   }] };
 }
 
-// Range of y from the lowest value to the highest after the first tenth of the curves, which would otherwise take up
-// most of the height. Null: the whole range, as with log x, which spreads that tenth.
+// The range of y from the lowest value to the highest after the first tenth of the curves, which would otherwise take
+// up most of the height. Null for the whole range, as with log x, which spreads that tenth.
 function rangeAfterStart(view, data) {
   if (view.logX) return null;
   let low = Infinity, high = -Infinity;
@@ -184,7 +185,7 @@ const NORM = {
   },
 };
 
-// One run: RMS of each group's updates relative to its weights.
+// For one run: RMS of each group's updates relative to its weights.
 const UPDATES = {
   id: "updates-groups", title: "Update / weights, by group (RMS)", ofOne: true, wide: true,
   build: (view) => {
@@ -210,7 +211,7 @@ const UPDATES = {
 };
 
 const RECORDED = "--norms-every sets how often it is recorded; metrics.jsonl has every matrix.";
-// One run: the same for the matrices of each layer, with the first layer at the bottom.
+// For one run: the same for the matrices of each layer, with the first layer at the bottom.
 const LAYERS = {
   id: "updates-layers", title: "Update / weights of the matrices, by layer", ofOne: true, wide: true,
   build: ({ detail }) => {
@@ -242,7 +243,7 @@ const LAYERS = {
   },
 };
 
-// One run: histogram of step times, with ticks for outliers.
+// For one run: a histogram of step times, with ticks for outliers.
 const TIMES = {
   id: "times", title: "Step times", ofOne: true,
   build: ({ detail }) => {
@@ -274,8 +275,9 @@ const TIMES = {
   },
 };
 
-// Memory allocated on a device, a bar for each run: categories that last from step to step, and the rest, whose tensors
-// share memory if they are never in use together. The hover text has the bytes of each category without sharing.
+// Memory allocated on a device, with a bar for each run: categories that last from step to step, and the rest, whose
+// tensors share memory if they are never in use together. The hover text has the bytes of each category without
+// sharing.
 const LASTING = ["weights", "masters", "momentum", "adam state"];
 const MAX_BARS = 20;
 const MEMORY = {
@@ -308,7 +310,7 @@ const MEMORY = {
 };
 const clipped = (name) => plain(name.length > 22 ? name.slice(0, 21) + "\u2026" : name);
 
-// One run: each rank's share of the update.
+// For one run: each rank's share of the update.
 const RANKS = {
   id: "ranks", title: "What each rank updates", ofOne: true,
   build: ({ detail }) => {

@@ -1,5 +1,5 @@
-// Updates a page that `muograph report --follow` serves: requests the runs that have changed, while the page is
-// visible.
+// Updates a page that `muograph report --follow` serves: while the page is visible, requests the runs that have
+// changed.
 
 const POLL_MS = 2000;
 const TIMEOUT_MS = 60000;
@@ -7,7 +7,7 @@ const TIMEOUT_MS = 60000;
 // `changed` is a list of [number, run].
 function addChangedRuns(changed) {
   const first = runs.length === 0;
-  const all = state.shown.size === runs.length;  // new runs are shown only if all others are
+  const all = state.shown.size === runs.length;  // show new runs only if all others are shown
   const newest = first || state.sampleStep === sampleSteps().pop();
   for (const [index, run] of changed) {
     if (index >= runs.length && all) state.shown.add(index);
@@ -33,7 +33,7 @@ function update() {
   if (document.activeElement !== focused && focused.isConnected) focused.focus({ preventScroll: true });
 }
 
-// Defers drawing while a pointer is down, as redrawing a chart would end a drag in it.
+// Defers drawing while a pointer is down, because redrawing a chart would end a drag in it.
 function waitForPointer() {
   addEventListener("pointerdown", () => { live.held = true; });
   const release = () => {
@@ -46,7 +46,8 @@ function waitForPointer() {
 
 function follow() {
   const shown = element("p", { id: "live" });
-  const heard = element("p", { class: "heard", role: "status" });  // for screen readers: rare messages only
+  // For screen readers: only rare messages.
+  const heard = element("p", { class: "heard", role: "status" });
   document.getElementById("summary").after(shown, heard);
   Object.assign(live, { server: null, version: 0, waiting: 0, changed: null, lost: false, held: false, late: false });
   let timer = null, asking = false;
@@ -58,7 +59,7 @@ function follow() {
   }
 
   function apply(answer) {
-    // Another process may number runs in another order.
+    // Another process may number the runs in another order.
     if (live.server !== null && live.server !== answer.server) return location.reload();
     const count = runs.length;
     const { server, version, waiting, grows } = answer;

@@ -1,5 +1,5 @@
-// The runs as written by the program (run_data() in html_report.cpp), and values derived from them, independent of
-// the page.
+// The runs as written by the program (run_data() in html_report.cpp), and values derived from them, independent of the
+// page.
 
 // Each colour has a contrast of at least 3:1 with the cards of both themes.
 const PALETTE = ["#2f6fd0", "#d9730d", "#2b9348", "#c8394f", "#8458d0", "#99662f", "#d14aa3", "#6b7785",
@@ -8,12 +8,12 @@ const DASHES = ["solid", "dash", "dot", "dashdot"];
 
 const withPlace = (run, index) => ({ ...run, index });
 
-// Parses the runs; none if the text is null, as a server will send them.
+// Parses the runs; returns none if the text is null, because a server will send them later.
 function loadRuns(text) {
   return withSeeds((JSON.parse(text) || []).map(withPlace));
 }
 
-// Groups runs that differ in their seed only: each run's `seeds` are the runs of its group, which share a colour.
+// Groups runs that differ only in their seed: each run's `seeds` are the runs of its group, which share a colour.
 function withSeeds(runs) {
   const groups = new Map();
   for (const run of runs) {
@@ -82,7 +82,7 @@ const AXES = {
 };
 
 // Returns a function from a step of the run to the value on the axis; null if the run lacks the data for it. Train
-// records belong to the end of their step, `done` 1, and evaluations to its beginning, `done` 0.
+// records belong to the end of their step (`done` 1), evaluations to its beginning (`done` 0).
 function axisOf(run, axis, done) {
   if (axis === "step") return (step) => step;
   const curve = axis === "time" ? run.clock : run.tokens;
@@ -93,7 +93,7 @@ function axisOf(run, axis, done) {
   return known(flops) ? (step) => place(step) * flops : null;
 }
 
-// Exponential moving average with decay `keep`, with bias correction.
+// Exponential moving average with decay `keep`, corrected for bias.
 function smoothed(values, keep) {
   let mean = 0, weight = 0;
   return values.map((value) => {
@@ -135,8 +135,8 @@ function roundTicks(low, high) {
 
 const numeric = (texts) => texts.every((text) => text !== "" && Number.isFinite(Number(text)));
 
-// Names of options whose values differ between runs, or which a run of another version lacks. The directory, and
-// whether the run was resumed, are part of its name.
+// Names of options whose values differ between runs, or that a run of another version lacks. The directory, and whether
+// the run was resumed, count as part of the run's name.
 const NO_DIFFERENCE = new Set(["out", "resume"]);
 function differingOptions(runs) {
   const names = new Set(runs.flatMap((run) => Object.keys(run.options)));
@@ -144,7 +144,7 @@ function differingOptions(runs) {
     new Set(runs.map((run) => run.options[name])).size > 1);
 }
 
-// Identifies which runs share a value; for numbers that all differ, the runs' order by value.
+// Identifies which runs share a value; for numbers that all differ, gives the order of the runs by value.
 function patternOf(texts) {
   const places = new Map([...new Set(texts)].map((text, i) => [text, i]));
   if (places.size < texts.length || !numeric(texts)) return texts.map((text) => places.get(text)).join();
@@ -152,13 +152,14 @@ function patternOf(texts) {
   return "order " + (order[0] < order[order.length - 1] ? order : order.reverse()).join();
 }
 
-// One run for each point: runs with the same values of all compared options are one point.
+// One run for each point: runs with equal values of all compared options are one point.
 function pointsOf(runs) {
   const options = comparedOptions(runs);
   return [...new Map(runs.map((run) => [JSON.stringify(options.map((name) => run.options[name])), run])).values()];
 }
 
-// Options by which runs are compared: those that differ, without the seed, which is chance, and `asides` (run_data()).
+// The options by which runs are compared: those that differ, without the seed, which is chance, and without `asides`
+// (run_data()).
 function comparedOptions(runs) {
   const asides = new Set(["seed", ...runs.flatMap((run) => run.asides)]);
   return differingOptions(runs).filter((name) => !asides.has(name));
@@ -173,7 +174,7 @@ function optionsToShow(runs) {
   }
   return [...alike.values()];
 }
-// Axes of comparison. Options that vary together are one axis, as their effects cannot be separated.
+// Axes of comparison. Options that vary together are one axis, because their effects cannot be separated.
 function axesOf(runs) {
   const together = new Map(), points = pointsOf(runs);
   for (const option of comparedOptions(runs)) {
@@ -182,12 +183,12 @@ function axesOf(runs) {
   }
   return [...together.values()].map((options) => ({
     name: options.map((option) => "--" + option).join(", "),
-    value: (run) => String(run.options[options[0]] ?? ""),  // it determines the values of the others
+    value: (run) => String(run.options[options[0]] ?? ""),  // determines the values of the others
     text: (run) => options.map((option) => run.options[option] ?? "\u2013").join(", "),
   }));
 }
 
-// Returns the most common value; of several, the largest.
+// Returns the most common value; of several equally common values, the largest.
 function mostCommon(values) {
   const counts = new Map();
   for (const value of values) counts.set(value, (counts.get(value) || 0) + 1);
@@ -197,7 +198,7 @@ function mostCommon(values) {
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-// Runs with the most common held-out data, and runs of older versions, which did not record theirs.
+// Returns the runs with the most common held-out data, and runs of older versions, which did not record theirs.
 function comparableRuns(runs) {
   const data = mostCommon(runs.map((run) => run.heldOut).filter(Boolean));
   return runs.filter((run) => !run.heldOut || run.heldOut === data);
@@ -219,7 +220,7 @@ function bestOf(runs, key) {
   return best;
 }
 
-// Sorts runs by their lowest held-out value; runs that have none, or other held-out data, come last.
+// Sorts runs by their lowest held-out value. Runs without one, or with other held-out data, come last.
 function bestFirst(runs) {
   const key = runs.some((run) => run.series.val_bpb) ? "val_bpb" : "val_loss", same = comparableRuns(runs);
   const lowest = new Map(runs.map((run) =>

@@ -1,18 +1,18 @@
-// How results depend on the options in which runs differ: for sweeps.
+// Charts, for sweeps, of how results depend on the options in which runs differ.
 
 const score = (run) => (known(run.valBpb) ? run.valBpb : run.valLoss);
 const seedMean = ({ seeds, steps }) =>
   (seeds.length > 1 && seeds.every((run) => known(score(run)) && run.steps === steps) ? mean(seeds.map(score)) : null);
 const scoreName = () => (runs.some((run) => known(run.valBpb)) ? "held-out bits/byte" : "held-out loss");
 
-// Map from step to the run's held-out value.
+// A map from step to the run's held-out value.
 function scoresOf(run) {
   const { x, y } = run.series[known(run.valBpb) ? "val_bpb" : "val_loss"] || { x: [run.steps], y: [score(run)] };
   return new Map(x.map((step, i) => [step, y[i]]).filter(([, value]) => known(value)));
 }
 
 // The shown runs that have the same held-out data, and their scores at one step: the last step that three quarters of
-// them have reached. So a halved sweep is compared at a step that stopped trials have reached, too.
+// them have reached. Thus a halved sweep is compared at a step that stopped trials have reached, too.
 function comparable(view) {
   const scored = view.runs.filter((run) => known(score(run))), same = comparableRuns(scored);
   const scores = new Map(same.map((run) => [run, scoresOf(run)])), reached = new Map();
@@ -24,8 +24,8 @@ function comparable(view) {
            runs: same.filter((run) => scores.get(run).has(steps)), score: (run) => scores.get(run).get(steps) };
 }
 
-// Groups runs by the axis into at most `most` groups: of equal values, or, if there are more numbers, of neighbouring
-// values, in groups of about equal size. Returns {labels, of: the group of each run}, or null.
+// Groups runs by the axis into at most `most` groups: of equal values, or, if there are more distinct numbers, of
+// neighbouring values, in groups of about equal size. Returns {labels, of: the group of each run}, or null.
 function grouped(list, axis, most) {
   const texts = list.map(axis.value);
   const distinct = [...new Set(texts)];
@@ -44,9 +44,9 @@ function grouped(list, axis, most) {
   return { labels, of: texts.map(group) };
 }
 
-// The share of the scores' variance that lies between groups of the axis' values (omega squared, which subtracts what
-// random groups would explain). Null if it is not identifiable: there are fewer than two runs per group, or so few runs
-// that a mean and one number for each axis would fit them all.
+// The share of the scores' variance that lies between groups of the axis's values (omega squared, which subtracts what
+// random groups would explain). Null if it is not identifiable: if there are fewer than two runs per group, or so few
+// runs that a mean and one number for each axis would fit them all.
 function importance({ runs: list, score }, axis) {
   const groups = grouped(list, axis, Math.max(2, Math.min(5, Math.floor(list.length / 2))));
   if (!groups || groups.labels.length < 2 || list.length < 2 * groups.labels.length) return null;
@@ -71,7 +71,7 @@ const comparedNote = ({ runs: list, of, others, steps }) =>
   `Held-out values at step ${steps}, which ${list.length === of ? "all" : `${list.length} of the`} ${of} shown runs ` +
   `with held-out data have reached.${omittedNote(others)}`;
 
-const MAX_TICKS = 6;  // most values of an axis that each get a tick
+const MAX_TICKS = 6;  // largest number of values of an axis that each get a tick
 const PARALLEL = {
   id: "parallel", title: "One line per run; drag along an axis to select", wide: true,
   build: (view) => {
@@ -166,7 +166,7 @@ function fillHeatChoice() {
   }
 }
 
-const MIN_RUNS = 4;  // fewer do not show effects of options
+const MIN_RUNS = 4;  // fewer runs do not show effects of options
 function addOptions() {
   const axes = sweptAxes();
   if (document.getElementById("options")) return fillHeatChoice();

@@ -1,7 +1,7 @@
 // The page: sections, tables and controls. Texts of runs are inserted by textContent only.
 
 const runs = loadRuns(document.getElementById("runs").textContent);
-// Set if a server updates the page (live.js). More runs may begin if it `grows`.
+// Set if a server updates the page (live.js). If it `grows`, more runs may begin.
 const live = document.getElementById("runs").textContent === "null" ? { grows: false } : null;
 const several = () => runs.length > 1 || (live !== null && live.grows);
 const state = {
@@ -24,7 +24,7 @@ function element(tag, attributes = {}, ...children) {
 }
 
 // Replaces the children of `node`. An existing child of the same kind stays, with its focus, selection and scrolling,
-// and gets the new one's text and attributes; data-key identifies children.
+// and gets the text and attributes of the new one; data-key identifies children.
 function fill(node, ...children) {
   const kept = new Map([...node.children].filter((old) => old.dataset.key).map((old) => [old.dataset.key, old]));
   const keyOf = (child) => (child instanceof Element ? child.dataset.key : undefined);
@@ -63,7 +63,7 @@ function copyInto(node, wanted) {
 const shownRuns = () => runs.filter((run) => state.shown.has(run.index));
 const view = () => ({ ...state, runs: shownRuns(), detail: runs[state.detail] });
 
-// Adds a section at the end, or before another one.
+// Adds a section at the end, or before another section.
 function section(id, title, before = "") {
   const node = element("section", { id, "aria-labelledby": id + "-title" }, element("h2", { id: id + "-title" }, title));
   document.getElementById("main").insertBefore(node, document.getElementById(before));
@@ -78,7 +78,7 @@ function runName(run) {
   return element("span", { class: "run" }, swatch, element("span", { title: run.name }, run.name));
 }
 
-// Charts are drawn when they come into view, and again when something has changed since.
+// Charts are drawn when they come into view, and again if something has changed since.
 
 const figures = [];
 const watcher = new IntersectionObserver((entries) => {
@@ -111,7 +111,7 @@ function draw(figure) {
   figure.plot.style.minHeight = "";
   const layout = merged(themeLayout(), { height: figure.plot.clientHeight, ...built.layout });
   if (document.documentElement.classList.contains("paper")) layout.width = figure.plot.clientWidth;
-  // Keep the reader's zoom when data arrive, until the axes change.
+  // Keeps the reader's zoom when data arrive, until the axes change.
   if (live) layout.uirevision = [state.axis, state.logX, state.logY].join();
   Plotly.react(figure.plot, built.data, layout,
                { responsive: true, displaylogo: false, displayModeBar: window.innerWidth < 520 ? false : "hover",
@@ -330,7 +330,7 @@ function fillDetails() {
   fill(document.getElementById("config"), run.config || "No config.toml.");
 }
 
-// The shown runs' samples at one step, or their last ones before it.
+// The samples of the shown runs at one step, or the last ones before it.
 
 const MAX_SAMPLES = 12;
 function sampleSteps() {
@@ -457,7 +457,7 @@ function addControls() {
   document.getElementById("controls").addEventListener("submit", (event) => event.preventDefault());
 }
 
-// The system's choice of light or dark, until the button overrides it.
+// Follows the system's choice of light or dark until the button overrides it.
 function addTheme() {
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   const button = document.getElementById("theme");
@@ -474,7 +474,7 @@ function addTheme() {
     apply();
   });
   system.addEventListener("change", apply);
-  // Print in light colours, at the width in style.css, with all charts drawn.
+  // Prints in light colours, at the width in style.css, with all charts drawn.
   const root = document.documentElement;
   window.addEventListener("beforeprint", () => {
     root.dataset.theme = "light";
