@@ -172,15 +172,17 @@ void StepGraph::enqueue(const Launch& launch) {
     open_ = update_.begin();
     mark_phase(StepPhase::kBegin);
   }
-  if (form_ == MicroSteps::kLoop) enqueue_loop();
-  for (std::int64_t i = 0; form_ == MicroSteps::kUnrolled && i < launch.micro_steps; ++i) {
-    optim::ShardedStep::MicroStep updated = open_->micro_step(launch.begin + i);
-    enqueue_micro_step({.gpt = static_cast<std::size_t>(i),
-                        .inputs = inputs_.row(i),
-                        .targets = targets_.row(i),
-                        .first = launch.begin + i == 0,
-                        .updated = &updated});
-  }
+  if (form_ == MicroSteps::kLoop)
+    enqueue_loop();
+  else
+    for (std::int64_t i = 0; i < launch.micro_steps; ++i) {
+      optim::ShardedStep::MicroStep updated = open_->micro_step(launch.begin + i);
+      enqueue_micro_step({.gpt = static_cast<std::size_t>(i),
+                          .inputs = inputs_.row(i),
+                          .targets = targets_.row(i),
+                          .first = launch.begin + i == 0,
+                          .updated = &updated});
+    }
   if (!launch.closes) return open_->join();
   open_->finish([this](Stream& stream) {
     mark_phase(StepPhase::kUpdate);

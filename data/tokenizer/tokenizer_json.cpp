@@ -74,7 +74,7 @@ std::optional<std::string> from_alphabet(std::string_view text) {
   return out;
 }
 
-// Whether the two can occur in a text in such a way that they share bytes.
+// Whether occurrences of the two in a text can overlap.
 bool overlap(std::string_view left, std::string_view right) {
   for (int turn = 0; turn < 2; ++turn, std::swap(left, right)) {
     if (left.find(right) != std::string_view::npos) return true;

@@ -113,6 +113,12 @@ class RaceFinder {
 
 }  // namespace
 
+const GraphTrace::Loop* loop_of(const GraphTrace& trace, std::size_t node) {
+  for (const GraphTrace::Loop& loop : trace.loops)
+    if (loop.begin <= node && node < loop.end) return &loop;
+  return nullptr;
+}
+
 void check_races(const GraphTrace& trace) { RaceFinder(trace).run(); }
 
 std::string trace_dot(const GraphTrace& trace) {

@@ -34,6 +34,9 @@ class TraceOrder {
   std::vector<std::uint32_t> clocks_;  // nodes x streams
 };
 
+// The loop that contains the node, or null.
+const GraphTrace::Loop* loop_of(const GraphTrace& trace, std::size_t node);
+
 // Throws Error that names both nodes and the bytes if two nodes access the same bytes, at least one
 // writes, and no path of dependencies orders them: a missing event (FastTrack, Flanagan & Freund
 // 2009, with one clock per stream).

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "graphs/run_state.h"
 #include "kernels/attention_choice.h"
+#include "runtime/graph_trace.h"
 #include "runtime/memory/memory_plan.h"
 #include "runtime/tracing_rank.h"
 #include "trainer/run/described_gpu.h"
@@ -251,11 +252,6 @@ Roofline predict_step(const trainer::RunConfig& config, const GpuRates& rates) {
     std::vector<double> seconds;
     std::vector<bool> collective;
     const auto [replays, passes] = repeats[i];
-    const auto in_loop = [&](std::size_t node) {
-      return std::ranges::any_of(traces[i]->loops, [&](const GraphTrace::Loop& loop) {
-        return loop.begin <= node && node < loop.end;
-      });
-    };
     for (std::size_t n = 0; n < traces[i]->nodes.size(); ++n) {
       const GraphTrace::Node& node = traces[i]->nodes[n];
       PredictedOperation row{.work = operation_of(node)};
@@ -264,7 +260,7 @@ Roofline predict_step(const trainer::RunConfig& config, const GpuRates& rates) {
       const Predicted time = predict(row.work);
       seconds.push_back(time.seconds);
       collective.push_back(row.work.is_collective());
-      row.work.calls = in_loop(n) ? replays * passes : replays;
+      row.work.calls = loop_of(*traces[i], n) != nullptr ? replays * passes : replays;
       out.nodes += row.work.calls;
       const auto calls = static_cast<double>(row.work.calls);
       (collective.back() ? out.collectives : out.kernels) += time.seconds * calls;

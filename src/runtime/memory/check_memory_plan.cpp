@@ -78,14 +78,13 @@ class Ownership {
 
   // Another pass of the loop that has `node`: tensors that it writes first are written anew.
   void begin_pass(std::uint32_t node) {
-    for (const GraphTrace::Loop& loop : graph_.loops) {
-      if (node < loop.begin || loop.end <= node) continue;
-      const auto is_new = [&](std::size_t tensor) { return first_use_[tensor] >= loop.begin; };
-      for (std::size_t tensor = 0; tensor < taken_by_.size(); ++tensor)
-        if (is_new(tensor)) taken_by_[tensor] = kNobody;
-      for (auto& [begin, owner] : owners_)
-        if (owner != kNobody && is_new(owner)) owner = kNobody;
-    }
+    const GraphTrace::Loop* const loop = loop_of(graph_, node);
+    if (loop == nullptr) return;
+    const auto is_new = [&](std::size_t tensor) { return first_use_[tensor] >= loop->begin; };
+    for (std::size_t tensor = 0; tensor < taken_by_.size(); ++tensor)
+      if (is_new(tensor)) taken_by_[tensor] = kNobody;
+    for (auto& [begin, owner] : owners_)
+      if (owner != kNobody && is_new(owner)) owner = kNobody;
   }
 
   const MemoryPlan& plan_;
@@ -135,18 +134,13 @@ void check_memory_plan(const MemoryPlan& plan, const TraceArena& arena,
                    const std::int64_t begin = plan.offsets[tensor];
                    ownership.use(node, tensor, begin, begin + arena.tensors()[tensor].bytes());
                  });
-    for_each_use(
-        arena, *graph,
-        [&](std::uint32_t node, std::size_t tensor, std::int64_t offset, const Access& access) {
-          const std::int64_t begin = plan.offsets[tensor] + offset;
-          placed.nodes[node].accesses.push_back({memory + begin, access.bytes, access.write});
-        });
-    // What a loop's first pass overwrites, its second one may miss.
+    // Two passes of each loop: the second one finds what the first one has overwritten.
     for_each_use(
         arena, *graph,
         [&](std::uint32_t node, std::size_t tensor, std::int64_t offset, const Access& access) {
           const std::int64_t begin = plan.offsets[tensor] + offset;
           ownership.use(node, tensor, begin, begin + access.bytes);
+          placed.nodes[node].accesses.push_back({memory + begin, access.bytes, access.write});
         },
         2);
     for (std::size_t tensor = 0; tensor < kept.size(); ++tensor)

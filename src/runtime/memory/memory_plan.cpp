@@ -35,10 +35,9 @@ class Lifetimes {
         first_use_(arena.specs().size(), 0) {
     const auto use_in = [&](std::uint32_t node, std::size_t tensor, std::int64_t, const Access&) {
       // A tensor that a loop shares with earlier nodes must last until the last pass ends.
-      for (const GraphTrace::Loop& loop : graph.loops)
-        if (loop.begin <= node && node < loop.end && used_[tensor] &&
-            first_use_[tensor] < loop.begin)
-          use(loop.end - 1, tensor);
+      const GraphTrace::Loop* const loop = loop_of(graph, node);
+      if (loop != nullptr && used_[tensor] && first_use_[tensor] < loop->begin)
+        use(loop->end - 1, tensor);
       use(node, tensor);
     };
     for_each_use(arena, graph, use_in);

@@ -221,7 +221,7 @@ void expect_failure(const Worlds& worlds, int failing, std::size_t k, const std:
   EXPECT_THAT(wrong_after_load(Checkpoint(run.path()), 2, 3), IsEmpty());
 }
 
-// Of consecutive changes of the same kind, only the first and the last fail.
+// In a run of changes of the same kind, only the first and the last are made to fail.
 TEST(CheckpointProcesses, FailTogetherAtAnyChangeOfAnyOfThem) {
   const Worlds worlds = {1, 3};
   const std::vector<Change> changes = changes_of_a_save(worlds);
