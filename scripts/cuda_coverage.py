@@ -16,7 +16,7 @@ BUILD = ROOT / "build/coverage"
 ROOMS = ("src/runtime/cuda/", "src/kernels/cuda/")
 # One order of kernels is enough, and tests that start the program many times add no coverage.
 TESTS = r"^simt[.](kernels[.](seq|attention)|models|extras|every)|^(contract|runtime)[.].*[Ss]imt|DeviceStep|NcclStep" \
-        r"|^system[.](DeviceTraining|Bench|Gpus)|^app[.].*(Simt|Backend|Gpu)"
+        r"|^system[.](DeviceTraining|Bench|Gpus)|^(trainer|kit|cli)[.].*(Simt|Backend|Gpu)"
 
 
 def run(*command):

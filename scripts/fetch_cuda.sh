@@ -8,6 +8,8 @@
 #   scripts/fetch_cuda.sh frontend    cuDNN's C++ frontend, headers only, to build/third_party/cudnn_frontend
 #   scripts/fetch_cuda.sh cutlass     CUTLASS, headers only, to build/third_party/cutlass
 #   scripts/fetch_cuda.sh disassembler   nvdisasm, to build/third_party/nvdisasm
+#   scripts/fetch_cuda.sh nccl        an NCCL that allows several ranks on one GPU, to build/third_party/nccl, for
+#                                     scripts/gpu_pack.sh
 # After an interruption no incomplete file is taken for complete, and the next call continues the download.
 # MUO_GPU_ROOT: folder that contains usr, instead of / (for tests).
 # Exit codes: 0 available; 3 not available (one line on standard error says why and what to do).
@@ -36,6 +38,9 @@ nvidia-cudnn-frontend 1.32.0   c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7
 TABLE
     disassembler) cat <<'TABLE' ;;
 nvidia-cuda-nvdisasm 13.5.37 d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca   6   6
+TABLE
+    nccl) cat <<'TABLE' ;;
+nvidia-nccl-cu13 2.30.7 cefa7fdb9710efd0f39c5f1be1d61ff6fc9a996c451265bd7fbdcf9455ed4b50 216 253
 TABLE
     cutlass) cat <<'TABLE' ;;
 nvidia-cutlass 4.2.0.0 f9599ada45c7bcb6bf53f7d3f0a7d154183e53451c01bfa59eecd37dd4a693f6   7  40
@@ -109,7 +114,8 @@ case "$table" in
   frontend) to=$third_party/cudnn_frontend instead="install the headers of cuDNN's frontend" ;;
   cutlass) to=$third_party/cutlass instead="install CUTLASS's headers" ;;
   disassembler) to=$third_party/nvdisasm instead="install CUDA's nvdisasm" ;;
-  *) echo "fetch_cuda.sh: give find, toolkit, frontend, cutlass or disassembler" >&2; exit 2 ;;
+  nccl) to=$third_party/nccl instead="leave out the stages that need it" ;;
+  *) echo "fetch_cuda.sh: give find, toolkit, frontend, cutlass, disassembler or nccl" >&2; exit 2 ;;
 esac
 begin "$table" "$to"
 fetch "$table" "$to.new"
@@ -120,6 +126,7 @@ case "$table" in
     ;;
   frontend) lay_out_part include ;;
   cutlass) lay_out_part cutlass_library/source/include ;;
+  nccl) lay_out_part nvidia/nccl/lib/libnccl.so.2 ;;
   disassembler)
     lay_out_part nvidia/cu13/bin/nvdisasm
     chmod +x "$from/nvdisasm"  # Python's zipfile does not restore file modes

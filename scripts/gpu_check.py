@@ -135,7 +135,8 @@ class Check:
         # PyTorch finds its own libraries; our programs find the others through $ORIGIN.
         if not stage.python:
             out["LD_LIBRARY_PATH"] = ":".join(
-                part for part in (self.libraries, os.environ.get("LD_LIBRARY_PATH")) if part)
+                part for part in (stage.libraries and str(self.pack / stage.libraries), self.libraries,
+                                  os.environ.get("LD_LIBRARY_PATH")) if part)
             # Algorithms of products are measured anew in this check.
             out["XDG_CACHE_HOME"] = str(self.work / "cache")
         return out
@@ -166,6 +167,8 @@ class Check:
     def reason_against(self, stage):
         if stage.tool and stage.tool in self.unavailable:
             return "tool unavailable", self.unavailable[stage.tool]
+        if stage.libraries and not (self.pack / stage.libraries).is_dir():
+            return "tool unavailable", f"the archive has no {stage.libraries}"
         if stage.after and not self.passed(stage.after):
             return "skipped", f"{stage.after} did not pass"
         if self.left() - 2 * GRACE < min(stage.least or LEAST, stage.seconds):
@@ -193,7 +196,8 @@ class Check:
         record.update(peak_of(self.gpu_log, seen))
         verdict, why = stage.judge(folder, code)
         if code is None:
-            verdict, why = "timeout", f"after {limit:.0f} s" + (f"; {why}" if why else "")
+            why = f"after {limit:.0f} s" + (f"; {why}" if why else "")
+            verdict = "hung" if verdict == "hung" else "timeout"
         elif record.get("restarts") and verdict == "passed":
             verdict, why = "failed", "ended and was started again after cases " + ", ".join(
                 map(str, record["restarts"]))

@@ -5,7 +5,7 @@
 # there.
 #   scripts/gpu_pack.sh [--nanochat CHECKOUT] [--build DIR] [ARCHIVE]
 # --nanochat: includes nanochat's newest commit, for a comparison. It is in no commit of this repository.
-# --build: uses this build instead of building the gpu preset. ARCHIVE: default build/gpu_binaries.tar.gz, at most 40
+# --build: uses this build instead of building the gpu preset. ARCHIVE: default build/gpu_binaries.tar.gz, at most 50
 # MiB.
 set -euo pipefail
 caller=$PWD
@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/path.sh
 nanochat='' build='' archive=build/gpu_binaries.tar.gz
 folder=build/gpu_binaries
-most_mib=40
+most_mib=50
 programs=(kernels_test contract_test graphs_test model_test golden_test cuda_test cuda_kernels_bench gpu_facts
           muograph)
 
@@ -53,6 +53,14 @@ astray=$(env -u LD_LIBRARY_PATH ldd "$folder/muograph" | awk '$1 ~ /^lib(muograp
   grep -v "^$(realpath "$folder")/" || true)
 if [ -n "$astray" ]; then
   echo "gpu_pack.sh: programs of $build use $astray instead of the packed libraries (\$ORIGIN)" >&2
+fi
+
+# NCCL's library is the GPU machine's own, except in stages with several ranks on one GPU, which need a newer one.
+if scripts/fetch_cuda.sh nccl; then
+  mkdir "$folder/nccl"
+  IFS=';' read -ra gpus < <(sed -n 's/^MUO_CUDA_ARCHITECTURES:[A-Z]*=//p' "$build/CMakeCache.txt")
+  scripts/trim_gpu_code.py "$third_party/nccl/libnccl.so.2" "$folder/nccl/libnccl.so.2" "${gpus[@]}"
+  strip "$folder/nccl/libnccl.so.2"
 fi
 
 find /usr/include -maxdepth 1 -name '*.h' | LC_ALL=C sort | xargs cat |

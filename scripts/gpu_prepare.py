@@ -16,7 +16,7 @@ import gpu_stages
 
 POLL_SECONDS = 0.1
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CHECKOUT = ("scripts/gpu_*.py", "scripts/gpu_check.sh", "scripts/torch_kernels.py", "scripts/peer_nanochat_gpu.py",
+CHECKOUT = ("scripts/gpu_*.py", "scripts/gpu_check.sh", "scripts/torch_*.py", "scripts/peer_nanochat_gpu.py",
             "configs/quick.toml", "tests/golden/*.safetensors", "tests/golden/core/**/*")
 
 

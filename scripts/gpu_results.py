@@ -35,10 +35,10 @@ FEATURES = {
     "faster Newton-Schulz": ["kernel_tests_*", "kernels_*SymmetricProduct*"],
     "numerics guard": ["kernel_tests_*", "kernels_AgreeCommit", "kernels_NoteNonfinite"],
     "the gather of weights": ["device_step_more"],
-    "`--comm nccl`": ["nccl_1_rank", "nccl_steps"],
-    "NVTX ranges": ["step_d12_*", "launch_?", "optimizer_?"],
+    "`--comm nccl`": ["nccl_*"],
+    "NVTX ranges": ["step_d12_*", "step_8_ranks_*", "launch_?", "optimizer_?"],
     "`--gemm-table`": ["gemm_table", "step_gemm_table", "gemm_on_gpu"],
-    "`train --backend cuda`": ["train_d4", "train_d4_again", "same_bits", "train_d12", "eval_d12"],
+    "`train --backend cuda`": ["train_d4", "train_d4_again", "same_bits", "kill_and_resume", "train_d12", "eval_d12"],
 }
 
 
@@ -162,8 +162,8 @@ def rows_of(stages, *patterns):
 
 def kernels(stages):
     out = {}
-    for stage, name in (("times", "kernels.jsonl"), ("times_last", "kernels.jsonl"),
-                        ("torch_kernels", "torch.jsonl")):
+    for stage, name in (("times", "kernels.jsonl"), ("times_last", "kernels.jsonl"), ("energy", "kernels.jsonl"),
+                        ("torch_kernels", "torch.jsonl"), ("torch_products", "products.jsonl")):
         if rows := json_lines(stages.path(stage, name)):
             out[stage] = rows
     for stage in ("ncu", "ncu_step"):
@@ -198,6 +198,10 @@ def peers(stages):
         out[theirs] = {"nanochat": last, "steps": rows[1:-1], "muograph": mine,
                        "peak_gpu_mib": {name: stages.verdicts.get(name, {}).get("peak_gpu_mib")
                                         for name in (theirs, ours)}}
+        joules = (mine.get("power") or {}).get("joules_per_step")
+        if joules and last.get("joules_per_step"):
+            per_token = joules / mine["tokens_per_step"], last["joules_per_step"] / rows[0]["tokens_per_step"]
+            out[theirs]["joules_per_token_over_nanochat"] = per_token[0] / per_token[1]
         if last.get(figure) and mine.get(figure):
             out[theirs][f"{figure}_over_nanochat"] = mine[figure] / last[figure]
     return {**out, "published": NANOCHAT_PUBLISHED} if out else None
@@ -221,6 +225,10 @@ def training(stages):
                           "cpu_losses": [host[step] for step in steps],
                           "rms_apart": (sum(x * x for x in apart) / len(apart)) ** 0.5,
                           "last_step": max(ours), "last_loss": ours[max(ours)]}
+    for eager in stages.matching("nccl_train_*_eager"):
+        stage = eager.removesuffix("_eager")
+        out[stage] = {name: [*curve(stages.path(ran, "run/metrics.jsonl")).values()]
+                      for name, ran in (("losses", stage), ("eager_losses", eager))}
     if rows := json_lines(stages.path("train_d12", "run/metrics.jsonl")):
         data = json_of(stages.pack("shards.json")) or {}
         tokens = max((row.get("tokens", 0) for row in rows), default=0)

@@ -35,7 +35,7 @@ def texts(sources, most_bytes):
     for digest in sorted(found):
         out.append(found[digest].read_bytes())
         size += len(out[-1])
-        if size >= most_bytes:
+        if size >= most_bytes and len(out) > 1:  # one to train on, one held out
             break
     return out
 
@@ -80,7 +80,7 @@ def main():
     for index, text in enumerate(files):
         shards["val" if index % VAL_FILES == 0 else "train"].extend(encode(text, ids))
         read += len(text)
-        if sum(map(len, shards.values())) >= arguments.tokens:
+        if all(shards.values()) and sum(map(len, shards.values())) >= arguments.tokens:
             break
     if not all(shards.values()):
         sys.exit(f"gpu_shards.py: too little text in {', '.join(map(str, arguments.sources))}")

@@ -51,12 +51,15 @@ def tests_of(path):
 
 
 def by_trial(judge):
-    """For commands that the driver may legitimately let hang: a peer that misses its deadline counts as a result."""
+    """For commands that the driver or NCCL may legitimately let hang: that they do is a result, whether their own
+    deadline or the stage's ends them."""
     def judged(folder, code):
         verdict, why = judge(folder, code)
         said = text_of(folder / "stdout.txt") + text_of(folder / "stderr.txt")
-        waited = [line.strip() for line in said.splitlines() if "which did not arrive" in line]
-        return ("hung", waited[0][:300]) if verdict == "failed" and waited else (verdict, why)
+        waited = [line.strip() for line in said.splitlines()
+                  if "which did not arrive" in line or "no heartbeat for" in line]
+        hung = code is None or verdict == "failed" and waited
+        return ("hung", waited[0][:300] if waited else "") if hung else (verdict, why)
     return judged
 
 
@@ -128,4 +131,5 @@ class Stage:
     python: bool = False  # uses the machine's own packages and libraries
     # A tool of the machine, whose absence only fails the stage; replaces the first word.
     tool: str = ""
+    libraries: str = ""  # a folder of the archive whose libraries precede the machine's
     keep: tuple = ()  # patterns of large files to return

@@ -28,6 +28,8 @@ DECODER = "Decoder.ReplayIs*:Decoder.AStepGoesOn*:Decoder.AFullRow*:Decoder.ALon
 SAME_BITS = ("--deterministic", "on")
 # Deadline of a rank that waits for another.
 DEADLINE = {"MUO_PEER_DEADLINE_MS": "120000" if REHEARSAL else "5000"}
+# What NCCL requires for several ranks on one GPU, and the version of its stand-in in a rehearsal.
+ONE_GPU = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_STAND_IN_VERSION": "23007"}
 ON_BACKEND = {"MUO_TEST_BACKEND": BACKEND, **DEADLINE}
 SINGLE = ["--backend", "cuda", "--devices", "1"]
 
@@ -134,6 +136,13 @@ def train(name, seconds, *more, steps=0, **stage):
         *(["--num-iterations", steps] if steps else []), *more], environment=DEADLINE, **stage)
 
 
+def kill_and_resume(name, seconds, whole, *more, **stage):
+    """The text run of the stage `whole` once more, killed and resumed."""
+    again = train(name, seconds, *more)
+    return dataclasses.replace(again, command=lambda c: [
+        sys.executable, SCRIPTS / "gpu_resume.py", c.folder(whole) / "run", *again.command(c)], after=whole, **stage)
+
+
 def model_of(check, stage):
     steps = sorted((check.folder(stage) / "run/checkpoints").glob("step_*"))
     return steps[-1] / "model.safetensors" if steps else check.folder(stage) / "no checkpoint"
@@ -148,8 +157,31 @@ def nanochat(name, seconds, check, depth, rows, measured, **stage):
                                "NANOCHAT_BASE_DIR": str(check.work / "nanochat")}, python=True, **stage)
 
 
+def same_bits(name, one, other):
+    return Stage(name, 10, lambda check: ["cmp", model_of(check, one), model_of(check, other)], after=other)
+
+
 def trial(stage):
     return dataclasses.replace(stage, judge=by_trial(stage.judge))
+
+
+def nccl_on_one_gpu():
+    """Ranks on one GPU that communicate by NCCL, in one process, as kernels of several would not run at once. The
+    archive has a version of NCCL that allows it, as an experiment."""
+    def steps(ranks, pattern, expected):
+        return tests(f"nccl_{ranks}_ranks_1_gpu", 60, "graphs_test", "NcclStep.Gradients*" if FEW else pattern,
+                     environment={"MUO_TEST_NCCL_RANKS": str(ranks)}, expected=expected)
+
+    def text(ranks, form, *more):
+        return train(f"nccl_train_{ranks}_ranks{form}", 60, "--ranks-per-device", ranks, "--comm", "nccl", *SAME_BITS,
+                     *more, steps=3 if REHEARSAL else 20, expected=4)
+    stages = [tests("nccl_contract_1_gpu", 60, "contract_test", f"Shared/*/{BACKEND}_nccl_shared", expected=6),
+              steps(2, "NcclStep.*", 14), steps(4, "NcclStep.*-NcclStep.EveryStrategy*", 8),
+              *(text(ranks, *form) for ranks in (2, 4) for form in (("",), ("_eager", "--graph", "off")))]
+    return [*(trial(dataclasses.replace(stage, environment={**stage.environment, **ONE_GPU}, libraries="nccl"))
+              for stage in stages),
+            *(same_bits(f"nccl_{ranks}_ranks_same_bits", f"nccl_train_{ranks}_ranks", f"nccl_train_{ranks}_ranks_eager")
+              for ranks in (2, 4))]
 
 
 def on_two_ranks(name, *more, **stage):
@@ -191,8 +223,8 @@ def call_1(c):
         Stage("sweep", 90, lambda check: [
             check.pack / "muograph", "sweep", *text_run(check.pack, quiet=True), *SINGLE, "--num-iterations",
             2 if REHEARSAL else 20, "--matrix-lr", "0.1,0.2", "--out", "sweep"], environment=DEADLINE, parallel=True),
-        Stage("same_bits", 10, lambda check: ["cmp", model_of(check, "train_d4"),
-                                              model_of(check, "train_d4_again")], after="train_d4_again"),
+        same_bits("same_bits", "train_d4", "train_d4_again"),
+        kill_and_resume("kill_and_resume", 60, "train_d4", *SAME_BITS, expected=12),
         Stage("sample_d4", 30, lambda check: [
             check.pack / "muograph", "sample", "--checkpoint", check.folder("train_d4") / "run",
             "--backend", "cuda", "--num-samples", 1 if REHEARSAL else 3, "--max-tokens",
@@ -210,6 +242,11 @@ def call_2(c):
     gemm = bench("gemm_table", 90, "step", 12, 32, "--gemm-table", "gemm_table.json")
     return [
         Stage("machine", 40, [sys.executable, SCRIPTS / "gpu_results.py", "--facts", c.pack], python=True),
+        Stage("torch_products", 170, [sys.executable, SCRIPTS / "torch_products.py", "--json", "products.jsonl"],
+              by_python, python=True, expected=135),
+        kernels("energy", 100, "--dtype", "bf16", "--json", "kernels.jsonl", "--filter",
+                *(["cross_entropy,gemm/forward", "--small", "--energy", 0.05] if REHEARSAL else
+                  [",".join((*HOT, "gemm/")), "--energy", 2]), expected=70),
         Stage("gpu_facts", 120, [c.pack / "gpu_facts", "--backend", BACKEND, "--json", "facts.jsonl",
                                  *(["--small"] if REHEARSAL else [])], numbered=True, expected=75),
         facts("products", "--filter", "gemm/"),
@@ -256,6 +293,10 @@ def call_2(c):
           for ranks in RANKS),
         bench("optimizer_d24", 60, "optimizer", 24, 4, "--strategy", "balanced", tokens=2**16, steps=5),
         tests("nccl_1_rank", 60, "graphs_test", "NcclStep.Gradients*" if FEW else "NcclStep.*"),
+        *nccl_on_one_gpu(),
+        *(bench(f"step_8_ranks_{strategy}{again}", 60, "step", 12, 4, "--ranks-per-device", RANKS[-1], "--strategy",
+                strategy, tokens=2**16, steps=2, expected=8)
+          for again in ("", "_again") for strategy in ("stacked", "balanced")),
         *([] if REHEARSAL else [tests("gemm_on_gpu", 40, "cuda_test", "GemmOnGpu.*")]),
         Stage("torch_kernels", 60, [sys.executable, SCRIPTS / "torch_kernels.py", "--json", "torch.jsonl"],
               by_python, python=True),

@@ -21,6 +21,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch  # noqa: E402
 
+from gpu_power import PowerMeter  # noqa: E402
+
 WARM_UP, UPDATES, MOST_STEPS = 3, 3, 40
 
 
@@ -105,15 +107,21 @@ def measure(arguments):
     gc.collect()
     gc.freeze()
     gc.disable()  # as in nanochat
+    power = PowerMeter(torch.cuda.get_device_properties(0).uuid if steps.cuda else "none")
+    power.start()
     begin, times = time.perf_counter(), []
     while len(times) < MOST_STEPS and (not times or time.perf_counter() - begin < arguments.seconds):
         row = steps.run()
         say(row)
         times.append(row["seconds"])
+        power.sample()
+    use = power.take()
     updates = [steps.run(time_update=True)["update_s"] for _ in range(UPDATES)]
     seconds = statistics.median(times)
     facts.update(steps=len(times), step_ms=1e3 * seconds, tokens_per_s=arguments.tokens / seconds,
-                 update_ms=1e3 * statistics.median(updates))
+                 update_ms=1e3 * statistics.median(updates), **use)
+    if use:
+        facts["joules_per_step"] = use["watts"] * seconds
     if steps.cuda:
         from nanochat.common import get_peak_flops
         name = torch.cuda.get_device_name(0)

@@ -101,6 +101,30 @@ double tokens_per_s(const trainer::RunConfig& run, const kit::StepTimes& times) 
 
 // --- bench step
 
+// Power, clock and energy of a measured step; null if the driver does not report them.
+Json power_json(const trainer::RunConfig& run, const kit::StepTimes& times) {
+  if (!times.power) return nullptr;
+  const double joules = times.power->watts() * times.power->devices * times.step;
+  const double flops =
+      model::flops_per_token(run.model) * static_cast<double>(run.tokens_per_step());
+  return {{"watts", times.power->watts()},
+          {"limit_watts", times.power->limit_watts},
+          {"clock_mhz", times.power->clock_mhz},
+          {"joules_per_step", joules},
+          {"joules_per_micro_step", joules / static_cast<double>(run.step.accumulation)},
+          {"picojoules_per_flop", 1e12 * joules / flops}};
+}
+
+std::string power_text(const Json& power) {
+  if (power.is_null()) return "";
+  const auto of = [&](const char* name) { return power[name].get<double>(); };
+  return fmt::format(
+      "{:.0f} of {:.0f} W a device at {:.0f} MHz; {:.3g} J a micro-step, {:.3g} pJ a FLOP of the "
+      "model\n",
+      of("watts"), of("limit_watts"), of("clock_mhz"), of("joules_per_micro_step"),
+      of("picojoules_per_flop"));
+}
+
 constexpr double kSecondsOfReference = 0.5;
 
 // Mean milliseconds per step, with a column for each rank. The share is that of all ranks together.
@@ -129,7 +153,7 @@ Json bench_step(const trainer::RunConfig& run, std::int64_t steps, std::string& 
   Json out = {{"step_ms", times.step * 1e3}, {"tokens_per_s", tokens_per_s(run, times)},
               {"model_gflops", rate / 1e9},  {"causal_gflops", causal / 1e9},
               {"peak_gflops", nullptr},      {"share", nullptr},
-              {"causal_share", nullptr}};
+              {"causal_share", nullptr},     {"power", power_json(run, times)}};
   text +=
       fmt::format("step {:.3f} ms, {:.0f} tokens/s, {} of the model, {} counting visible pairs\n",
                   times.step * 1e3, tokens_per_s(run, times), trainer::flops_text(rate),
@@ -141,6 +165,7 @@ Json bench_step(const trainer::RunConfig& run, std::int64_t steps, std::string& 
     text += fmt::format("{:.1f}% of the peak ({:.1f}% counting visible pairs): {}\n",
                         100 * rate / peak.flops, 100 * causal / peak.flops, peak.text);
   }
+  text += power_text(out["power"]);
   Json& phases_json = out["phases_ms"];
   for (std::size_t phase = 0; phase < graphs::kStepPhases.size(); ++phase)
     phases_json[std::string(graphs::kStepPhases[phase])] = phase_ms(phases, phase, steps);

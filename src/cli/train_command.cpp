@@ -215,8 +215,11 @@ int train(const trainer::TrainOptions& options, const trainer::LaunchedWorld* wo
       });
   if (!first)
     logging = trainer::open_process_log(processes->process(), config, opened, seen_by_all);
-  if (config.group.plugin != nullptr)
+  if (config.group.plugin != nullptr) {
     logging.device_memory = planned.memory.rank_bytes(config.world()) * config.world();
+    logging.power = std::make_shared<PowerMeter>(config.group);
+    logging.devices = config.world() / config.group.ranks_per_device;
+  }
   trainer::RunFiles files(config, std::move(opened), logging, processes);
   trainer::Logger& logger = files.logger;
   const trainer::StopSignal signals;

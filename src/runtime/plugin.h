@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,7 +14,14 @@
 namespace muo {
 
 // Core and plug-ins are built from one tree; a library of another build is rejected.
-inline constexpr std::uint32_t kPluginVersion = 6;
+inline constexpr std::uint32_t kPluginVersion = 7;
+
+// Energy, clock and power limit of a device, as its driver reports them.
+struct PowerReading {
+  double joules = 0;       // consumed since some fixed moment
+  double clock_mhz = 0;    // of the multiprocessors, now
+  double limit_watts = 0;  // 0: unknown
+};
 
 // A backend in its own shared library (decision cuda-is-a-plug-in). The library links the core,
 // registers its kernels when it is loaded, and exports
@@ -29,6 +37,8 @@ struct BackendPlugin {
   // Free and total memory of device `index`, in bytes.
   std::int64_t (*available_memory)(int index) = nullptr;
   std::int64_t (*total_memory)(int index) = nullptr;
+  // Empty if the driver does not report the energy of device `index`. For any thread.
+  std::optional<PowerReading> (*read_power)(int index) = nullptr;
   // Empty if each of the first `count` devices can access the others' memory; else a message that
   // names a pair which cannot.
   std::string (*no_peer_access)(int count) = nullptr;

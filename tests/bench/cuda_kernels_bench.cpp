@@ -7,6 +7,8 @@
 //   cuda_kernels_bench --once                      the same at full sizes, for profilers
 //   --dtype bf16|fp32; --rows N instead of 32; --gemm-table FILE: products as `muograph train
 //   --gemm-table` computes them
+//   --energy SECONDS: replays each case for that long; its time is the mean of these runs, and its
+//   energy per run, power and clock are added
 // Each case is a line of standard output, and of FILE (JSON), written before the next case begins.
 // The line of a failed case contains its error. The exit code is then 4, at the end, or 3, at once,
 // if the device is lost; a new process continues with --from CASE. With --case-seconds S, a case
@@ -22,6 +24,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +34,7 @@
 #include "bench/optimizer_cases.h"
 #include "bench/product_cases.h"
 #include "runtime/plugin.h"
+#include "runtime/power_meter.h"
 
 namespace muo::bench {
 namespace {
@@ -41,6 +45,7 @@ struct Options {
   unsigned from = 0;
   unsigned rows = 0;          // of the cases of the model; 0: those of the sizes
   unsigned case_seconds = 0;  // 0: no limit
+  double energy = 0;          // seconds per case; 0: not measured
   std::string backend = "cuda";
   std::string json;
   std::string filter;
@@ -56,9 +61,8 @@ Options parse(int argc, char** argv) {
       if (++i == argc) throw InputError(concat(option, " needs a value"));
       return argv[i];
     };
-    const auto number = [&] {
+    const auto number = [&](auto parsed) {
       const std::string text = value();
-      unsigned parsed = 0;
       const char* end = text.data() + text.size();
       if (std::from_chars(text.data(), end, parsed).ptr != end || text.empty())
         throw InputError(concat(option, ": expected a number, got '", text, "'"));
@@ -69,11 +73,13 @@ Options parse(int argc, char** argv) {
     else if (option == "--once")
       out.once = true;
     else if (option == "--from")
-      out.from = number();
+      out.from = number(0U);
     else if (option == "--rows")
-      out.rows = number();
+      out.rows = number(0U);
     else if (option == "--case-seconds")
-      out.case_seconds = number();
+      out.case_seconds = number(0U);
+    else if (option == "--energy")
+      out.energy = number(0.0);
     else if (option == "--backend")
       out.backend = value();
     else if (option == "--json")
@@ -87,35 +93,56 @@ Options parse(int argc, char** argv) {
     else
       throw InputError(concat("unknown option '", option,
                               "'; expected --small, --once, --backend, --json, --filter, --dtype, "
-                              "--gemm-table, --rows, --from, --case-seconds"));
+                              "--gemm-table, --rows, --energy, --from, --case-seconds"));
   }
   return out;
 }
 
-// Seconds of one run: the median over launches of a graph of several runs, which takes
-// some milliseconds.
-double seconds_of(Stream& stream, const std::function<void(Stream&)>& run) {
-  using Clock = std::chrono::steady_clock;
-  const auto timed = [&](Graph& graph) {
-    const auto begin = Clock::now();
-    stream.launch(graph);
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// A graph of several runs, which takes some milliseconds.
+class Runs {
+ public:
+  Runs(Stream& stream, const std::function<void(Stream&)>& run) : stream_(stream) {
+    run(stream);  // makes plans before the capture
     stream.synchronize();
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  };
-  run(stream);  // makes plans before the capture
-  stream.synchronize();
-  const auto once = stream.capture([&] { run(stream); });
-  timed(*once);
-  const int runs = std::clamp(static_cast<int>(0.01 / std::max(timed(*once), 1e-6)), 2, 400);
-  const auto many = stream.capture([&] {
-    for (int i = 0; i < runs; ++i)
-      run(stream);
-  });
+    graph_ = stream.capture([&] { run(stream); });
+    seconds();
+    const int count = std::clamp(static_cast<int>(0.01 / std::max(seconds(), 1e-6)), 2, 400);
+    graph_ = stream.capture([&] {
+      for (int i = 0; i < count; ++i)
+        run(stream);
+    });
+    count_ = count;
+  }
+
+  // Seconds of one run, from one launch of the graph.
+  double seconds() {
+    const auto begin = Clock::now();
+    stream_.launch(*graph_);
+    stream_.synchronize();
+    return since(begin) / count_;
+  }
+
+ private:
+  Stream& stream_;
+  std::unique_ptr<Graph> graph_;
+  int count_ = 1;  // of the graph
+};
+
+double median_seconds(Runs& runs) {
   std::array<double, 7> seconds{};
   for (double& one : seconds)
-    one = timed(*many) / runs;
+    one = runs.seconds();
   std::ranges::nth_element(seconds, seconds.begin() + 3);
   return seconds[3];
+}
+double seconds_of(Stream& stream, const std::function<void(Stream&)>& run) {
+  Runs runs(stream, run);
+  return median_seconds(runs);
 }
 
 // Upper bounds: bytes per second of a copy, read and written; FLOP/s of a bf16 product.
@@ -168,9 +195,41 @@ std::vector<Typed> all_cases() {
 
 using Json = nlohmann::json;
 
-// Adds results to `row`, and returns their text.
-std::string measure(Stream& stream, const Case& work, const Ceilings& ceilings, Json& row) {
-  const double seconds = seconds_of(stream, work.run);
+// The mean time of a run in `at_least` seconds of replays, and what the GPU used meanwhile.
+struct Sustained {
+  double seconds = 0;
+  PowerUse use;
+};
+Sustained sustain(Runs& runs, double at_least, PowerMeter& meter) {
+  const auto begin = Clock::now();
+  int launches = 0;
+  double busy = 0;
+  meter.take();
+  for (; since(begin) < at_least; ++launches) {
+    busy += runs.seconds();
+    meter.sample();
+  }
+  const std::optional<PowerUse> use = meter.take();
+  if (!use) throw InputError("--energy: the driver reports no energy of this GPU");
+  return {busy / launches, *use};
+}
+
+// Adds the energy of a run to `row`, and returns its text.
+std::string add_energy(const Sustained& sustained, const Case& work, Json& row) {
+  const double watts = sustained.use.watts(), joules = watts * sustained.seconds;
+  row["joules"] = joules;
+  row["watts"] = watts;
+  row["clock_mhz"] = sustained.use.clock_mhz;
+  std::string text = fmt::format("; {:5.0f} W {:5.0f} MHz", watts, sustained.use.clock_mhz);
+  if (work.flops > 0) {
+    row["picojoules_per_flop"] = 1e12 * joules / work.flops;
+    text += fmt::format(" {:6.3f} pJ/FLOP", 1e12 * joules / work.flops);
+  }
+  return text;
+}
+
+// Adds the time of a run and its rates to `row`, and returns their text.
+std::string add_time(double seconds, const Case& work, const Ceilings& ceilings, Json& row) {
   row["us"] = seconds * 1e6;
   std::string share;
   if (work.flops > 0) {
@@ -238,6 +297,7 @@ class Bench {
       : options_(options),
         filter_(options.filter),
         timed_(!options.small && !options.once),
+        meter_({.plugin = &plugin}),
         device_(plugin.make_device(0, 0)),
         stream_(device_->make_stream(StreamPriority::kNormal)) {
     if (!options.json.empty())
@@ -267,8 +327,14 @@ class Bench {
       row["kernel"] = work.name;
       say(fmt::format("[{}] {:44} {:5}", index, work.name, name_of(typed.dtype)));
       std::string text = "ran";
-      if (timed_) {
-        text = measure(*stream_, work, ceilings_, row);
+      if (timed_ || options_.energy > 0) {
+        Runs runs(*stream_, work.run);
+        std::optional<Sustained> sustained;
+        if (options_.energy > 0) sustained = sustain(runs, options_.energy, meter_);
+        if (timed_)
+          text =
+              add_time(sustained ? sustained->seconds : median_seconds(runs), work, ceilings_, row);
+        if (sustained) text += add_energy(*sustained, work, row);
       } else {
         work.run(*stream_);
         stream_->synchronize();
@@ -296,6 +362,7 @@ class Bench {
   const Options& options_;
   Filter filter_;
   bool timed_;
+  PowerMeter meter_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
   Ceilings ceilings_{};

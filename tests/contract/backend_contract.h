@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <ostream>
 #include <string_view>
 #include <vector>
@@ -34,7 +35,6 @@ struct TestedBackend {
   const char* plugin;  // nullptr: host devices
   CommunicatorKind communicator;
   bool traces;              // graphs have a trace
-  bool adds_bf16 = true;    // in fp32, as in communicator.h; else such sums are rejected
   bool shares_gpu = false;  // all ranks on the first GPU; else one GPU per rank
   Processes processes = Processes::kOne;
 };
@@ -47,16 +47,21 @@ inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifi
 inline constexpr TestedBackend kBackends[] = {
     {"host", nullptr, CommunicatorKind::kHost, true},
     {"simt_peer", "muograph_simt", CommunicatorKind::kPeer, false},
-    {"simt_peer_shared", "muograph_simt", CommunicatorKind::kPeer, false, true, true},
-    {"simt_nccl", "muograph_simt", CommunicatorKind::kNccl, false, false},
-    {"cuda_peer", "muograph_cuda", CommunicatorKind::kPeer, false, true, true},
+    {"simt_peer_shared", "muograph_simt", CommunicatorKind::kPeer, false, true},
+    {"simt_nccl", "muograph_simt", CommunicatorKind::kNccl, false},
+    {"cuda_peer", "muograph_cuda", CommunicatorKind::kPeer, false, true},
     {"multi_gpu_peer", "muograph_cuda", CommunicatorKind::kPeer, false},
-    {"multi_gpu_nccl", "muograph_cuda", CommunicatorKind::kNccl, false, false},
+    {"multi_gpu_nccl", "muograph_cuda", CommunicatorKind::kNccl, false},
 };
 // For tests of communicators only: other components do not depend on processes.
 inline constexpr TestedBackend kSeveralProcesses[] = {
-    {"simulated", nullptr, CommunicatorKind::kHost, true, true, false, Processes::kSimulated},
-    {"mpi", nullptr, CommunicatorKind::kHost, true, true, false, Processes::kMpi},
+    {"simulated", nullptr, CommunicatorKind::kHost, true, false, Processes::kSimulated},
+    {"mpi", nullptr, CommunicatorKind::kHost, true, false, Processes::kMpi},
+};
+// For tests of communicators only, too: NCCL's ranks on one GPU.
+inline constexpr TestedBackend kSharedByNccl[] = {
+    {"simt_nccl_shared", "muograph_simt", CommunicatorKind::kNccl, false, true},
+    {"cuda_nccl_shared", "muograph_cuda", CommunicatorKind::kNccl, false, true},
 };
 inline const std::vector<std::vector<int>> kSplits = {{1, 1}, {1, 2}, {2, 1},   {2, 2},
                                                       {1, 3}, {3, 1}, {1, 1, 2}};
@@ -68,7 +73,15 @@ class BackendContract : public testing::TestWithParam<TestedBackend> {
     const TestedBackend& tested = GetParam();
     if (tested.processes == Processes::kMpi && MpiWorld::processes() == 0)
       GTEST_SKIP() << "mpirun has not started it: system.Mpi does";
-    if (tested.plugin == nullptr || std::string_view(tested.plugin) != "muograph_cuda") return;
+    const bool on_cuda =
+        tested.plugin != nullptr && tested.plugin == std::string_view("muograph_cuda");
+    if (tested.shares_gpu && tested.communicator == CommunicatorKind::kNccl) {
+      if (on_cuda && !environment("NCCL_MULTI_RANK_GPU_ENABLE"))
+        GTEST_SKIP() << "NCCL_MULTI_RANK_GPU_ENABLE is not set";
+      version_.emplace("NCCL_STAND_IN_VERSION", "23000");
+      sharing_.emplace("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+    }
+    if (!on_cuda) return;
     const LoadedPlugin cuda = load_cuda();
     if (cuda.plugin == nullptr) GTEST_SKIP() << cuda.missing;
     if (!tested.shares_gpu && cuda.plugin->device_count() < kMaxRanks)
@@ -94,6 +107,8 @@ class BackendContract : public testing::TestWithParam<TestedBackend> {
   }
 
  private:
+  std::optional<ScopedEnvironment> version_, sharing_;
+
   static void run_in_processes(int world, const std::function<void(RankContext&)>& body) {
     if (GetParam().processes == Processes::kMpi) return MpiWorld::run(world, body);
     SplitWorld({world}).run(body);

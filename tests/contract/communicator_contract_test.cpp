@@ -10,6 +10,7 @@ namespace {
 class CommunicatorContract : public BackendContract {};
 MUO_FOR_EVERY_BACKEND(CommunicatorContract);
 MUO_FOR_EVERY(Processes, CommunicatorContract, kSeveralProcesses);
+MUO_FOR_EVERY(Shared, CommunicatorContract, kSharedByNccl);
 
 // Small integers: sums are exact in any order, so every backend must return exactly these values.
 float value(int rank, std::size_t i) {
@@ -166,8 +167,6 @@ TEST_P(CommunicatorContract, SumsAndGathersMayWorkInPlace) {
 // bf16 on the wire. Integers up to 256 are exact in bf16, but sums of three of them in fp32 only: a
 // sum that is stored in bf16 is rounded once, at the end.
 TEST_P(CommunicatorContract, BF16TravelsAndSumsInFp32) {
-  if (!GetParam().adds_bf16)
-    GTEST_SKIP() << "refuses such sums: SimtNccl.SumsOfBF16AreRefusedWithAdvice";
   constexpr int kWorld = 3;
   constexpr std::size_t kSize = kSegment * kWorld;
   const auto narrow = [](const Floats& x) {

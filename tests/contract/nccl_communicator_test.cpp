@@ -6,9 +6,11 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "contract/backend_contract.h"
@@ -17,6 +19,7 @@
 #include "support/environment.h"
 #include "support/errors.h"
 #include "support/eventually.h"
+#include "support/sanitized.h"
 
 // Tests specific to the NCCL communicator: its library, its two communicators per rank, its errors
 // and its destruction. Requirements on all communicators are tested in
@@ -75,10 +78,36 @@ TEST_F(SimtNccl, ALibraryThatIsTooOldIsRefusedWithBothVersions) {
   EXPECT_NO_THROW(group(1));
 }
 
-TEST_F(SimtNccl, RanksThatShareAGpuAreRefused) {
-  EXPECT_THAT(message_of<InputError>([] { group(3, 2); }),
-              AllOf(HasSubstr("ranks 0 and 1 share GPU 0"), HasSubstr("--comm peer")));
+TEST_F(SimtNccl, RanksThatShareAGpuAreRefusedUnlessVersionAndEnvironmentAllowIt) {
+  struct Case {
+    int version;
+    std::optional<std::string> variable;
+    const char* found;
+  };
+  for (const auto& [version, variable, found] :
+       {Case{22907, "1", "(found: 2.29.7)"}, Case{23007, std::nullopt, "(found: 2.30.7)"},
+        Case{23007, "0", "(found: 2.30.7)"}}) {
+    stand_in().set_version(version);
+    const ScopedEnvironment set("NCCL_MULTI_RANK_GPU_ENABLE", variable);
+    EXPECT_THAT(message_of<InputError>([] { group(3, 2); }),
+                AllOf(HasSubstr("ranks 0 and 1 share GPU 0, which needs "
+                                "NCCL_MULTI_RANK_GPU_ENABLE=1 and NCCL 2.30.0 or newer"),
+                      HasSubstr(found), HasSubstr("--comm peer")));
+  }
   EXPECT_EQ(stand_in().alive(), 0);
+  stand_in().set_version(23000);
+  const ScopedEnvironment set("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+  EXPECT_NO_THROW(group(3, 2));
+}
+
+// Kernels of ranks on one GPU wait for each other there, so they must all fit at once.
+TEST_F(SimtNccl, RanksThatShareAGpuDivideItsCtas) {
+  stand_in().set_version(23007);
+  const ScopedEnvironment set("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+  for (const auto& [ranks_per_device, ctas] : {std::pair{1, 16}, {2, 8}, {3, 5}, {20, 1}}) {
+    group(ranks_per_device == 20 ? 20 : 3, ranks_per_device);
+    EXPECT_EQ(stand_in().max_ctas(), ctas) << ranks_per_device;
+  }
 }
 
 TEST_F(SimtNccl, GraphsAndEagerWorkHaveCommunicatorsOfTheirOwn) {
@@ -129,20 +158,20 @@ TEST_F(SimtNccl, EqualPartsAreGatheredByNcclsOwnAllGather) {
   });
 }
 
-// NCCL would round the sum at every rank, and cannot widen it.
-TEST_F(SimtNccl, SumsOfBF16AreRefusedWithAdvice) {
-  run(1, [](RankContext& rank) {
-    const DeviceVector<BF16> in(rank, 4);
-    const DeviceVector<BF16> narrow(rank, 4);
-    const DeviceVector<float> wide(rank, 4);
-    Communicator& c = rank.communicator;
-    for (const std::function<void()>& sum :
-         std::vector<std::function<void()>>{[&] { c.reduce_scatter(rank.comm, 1, wide, in); },
-                                            [&] { c.all_reduce(rank.comm, 2, narrow, in); },
-                                            [&] { c.reduce(rank.comm, 3, wide, in, 0); }})
-      EXPECT_THAT(message_of<InputError>(sum),
-                  AllOf(HasSubstr("--gradient-wire fp32"), HasSubstr("--comm peer")));
-    c.all_gather(rank.comm, 4, narrow, in);
+// Longer than what is received at a time, and with shares that are not aligned for vectors.
+TEST_F(SimtNccl, SumsOfBF16AreExactInPiecesAndAtAnyAlignment) {
+  constexpr std::size_t kChunk = std::size_t{1} << 21U;  // of nccl_bf16.cu
+  const std::size_t size = test::kSanitized ? 22 : 2 * kChunk + 6;
+  run(2, [&](RankContext& rank) {
+    std::vector<BF16> mine(size), want(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      mine[i] = to_bf16(static_cast<float>(i % 100 + 1) * (rank.rank == 0 ? 1.0F : 1.25F));
+      want[i] = to_bf16(static_cast<float>(i % 100 + 1) * 2.25F);
+    }
+    const DeviceVector<BF16> in(rank, mine), out(rank, size);
+    rank.communicator.all_reduce(rank.comm, 1, out, in);
+    rank.comm.synchronize();
+    EXPECT_TRUE(std::ranges::equal(out.get(), want, {}, &BF16::bits, &BF16::bits));
   });
 }
 

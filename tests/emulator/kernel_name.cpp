@@ -105,7 +105,8 @@ std::vector<NamedFunction> functions_beside(const void* function) {
   std::vector<NamedFunction> out;
   for_functions(loaded.file, [&](const char* name, std::uint64_t address) {
     const std::string_view mangled = name;
-    if (mangled.starts_with("_ZN3muo4cuda") || mangled.starts_with("_ZN3muo4peer"))
+    if (mangled.starts_with("_ZN3muo4cuda") || mangled.starts_with("_ZN3muo4nccl") ||
+        mangled.starts_with("_ZN3muo4peer"))
       out.push_back({loaded.base + address, name, demangled(name)});
   });
   return out;

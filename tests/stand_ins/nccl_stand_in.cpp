@@ -30,7 +30,7 @@ struct Settings {
   std::string calls, reported_calls;
   std::atomic<const char*> last_error = "";
   std::map<std::uint64_t, std::shared_ptr<World>> worlds;  // by unique id, until all have joined
-  std::atomic<int> alive = 0, open_groups = 0;
+  std::atomic<int> alive = 0, open_groups = 0, max_ctas = 0;
 };
 Settings& settings() {
   // Never destroyed, as an abandoned thread may still wait in a call when the process ends.
@@ -135,7 +135,8 @@ using muo::nccl::World;
 extern "C" {
 
 Result ncclGetVersion(int* version) {
-  *version = settings().version;
+  const char* set = std::getenv("NCCL_STAND_IN_VERSION");  // NOLINT(concurrency-mt-unsafe)
+  *version = set != nullptr ? std::stoi(set) : settings().version;
   return Result::kSuccess;
 }
 
@@ -151,7 +152,7 @@ Result ncclGetUniqueId(UniqueId* id) {
 
 Result ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int rank, Config* config) {
   if (config->magic != 0xCAFEBEEF || config->size != sizeof(Config) || config->blocking != 1 ||
-      config->max_ctas < 8 || config->max_ctas > 16)
+      config->max_ctas < 1 || config->max_ctas > 16)
     return Result::kInvalidArgument;
   for (const auto& [name, value] : {std::pair{"NCCL_ALGO", "Ring"},
                                     {"NCCL_PROTO", "Simple"},
@@ -168,6 +169,7 @@ Result ncclCommInitRankConfig(Comm* comm, int size, UniqueId id, int rank, Confi
   if (const Result result = world->join(size, rank); result != Result::kSuccess) return result;
   muo::nccl::forget_world(id);
   ++settings().alive;
+  settings().max_ctas = config->max_ctas;
   *comm = new ncclComm{world, rank, config->comm_name};
   return Result::kSuccess;
 }
@@ -284,7 +286,8 @@ const muo::test::NcclStandIn* nccl_stand_in() {
             return settings().reported_calls.c_str();
           },
       .alive = [] { return settings().alive.load(); },
-      .open_groups = [] { return settings().open_groups.load(); }};
+      .open_groups = [] { return settings().open_groups.load(); },
+      .max_ctas = [] { return settings().max_ctas.load(); }};
   return &controls;
 }
 

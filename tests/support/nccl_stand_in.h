@@ -12,6 +12,7 @@ struct NcclStandIn {
   const char* (*calls)();
   int (*alive)();        // number of communicators
   int (*open_groups)();  // ncclGroupStart calls without an end, on all threads
+  int (*max_ctas)();     // of the newest communicator
 };
 
 }  // namespace muo::test

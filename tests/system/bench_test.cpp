@@ -98,6 +98,17 @@ TEST(Bench, OperationsAreTimedInGraphsOfTheHost) {
   }
 }
 
+TEST(Bench, AStepHasItsPowerWhereTheDriverReportsIt) {
+  const std::string simt = "MUO_CUDA_PLUGIN=muograph_simt ";
+  const nlohmann::json power = measured(options("step", kSimt), simt)["power"];
+  EXPECT_GT(power["clock_mhz"].get<double>(), 1499);
+  EXPECT_EQ(power["limit_watts"], 700);
+  EXPECT_EQ(measured(options("step", kSimt), simt + "NVML_STAND_IN=no_energy")["power"], nullptr);
+  const Outcome outcome = run_program(options("step", kSimt), simt + "NVML_STAND_IN=failed");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, Not(HasSubstr(" W a device")));
+}
+
 TEST(Bench, ALaunchIsMeasuredOnDevicesOnly) {
   const nlohmann::json device = measured(options("launch", kSimt), "MUO_CUDA_PLUGIN=muograph_simt");
   EXPECT_EQ(device["device"], "the CPU");

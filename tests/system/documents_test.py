@@ -26,7 +26,6 @@ RUN_ELSEWHERE = {
     "scripts/gpu_results.py": "tests/system/gpu_check_test.py",
     "scripts/gpu_pack.sh": "CUDA toolkit",
     "scripts/check_cuda_architectures.py": "CUDA toolkit",
-    "--total-batch-size 16384 --shard weights": "32 GB of memory",
     "report --follow": "tests/system/follow_test.cpp",
     "muograph report": "tests/system/report_test.cpp",
     "muograph sweep --resume": "tests/system/sweep_test.cpp",

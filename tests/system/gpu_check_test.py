@@ -23,6 +23,7 @@ import gpu_check  # noqa: E402
 import gpu_prepare  # noqa: E402
 import gpu_stage  # noqa: E402
 import gpu_stages  # noqa: E402
+import trim_gpu_code  # noqa: E402
 
 PROGRAMS = ("kernels_test", "contract_test", "graphs_test", "model_test", "golden_test", "cuda_kernels_bench",
             "muograph", "libmuograph_core.so", "libmuograph_simt.so", "libcuda_stand_in.so")
@@ -118,21 +119,67 @@ class Judges(unittest.TestCase):
         trial = gpu_stage.by_trial(gpu_stage.by_exit)
         hung = "muograph: rank 0 waited 5000 ms in all_reduce with tag 3 for rank 1, which did not arrive"
         self.assertEqual(self.judged(trial, 3, **{"stderr.txt": hung}), ("hung", hung))
+        stuck = "muograph: error: rank 1, step 4: no heartbeat for 20 s"
+        self.assertEqual(self.judged(trial, 3, **{"stderr.txt": stuck}), ("hung", stuck))
+        self.assertEqual(self.judged(trial, None)[0], "hung")
         self.assertEqual(self.judged(trial, 3, **{"stderr.txt": "muograph: no"})[0], "failed")
         self.assertEqual(self.judged(trial, 0)[0], "passed")
 
 
-class Plan(unittest.TestCase):
-    def test_call_1_ends_in_200_seconds(self):
+class Archive(unittest.TestCase):
+    def test_stages_of_several_ranks_on_a_gpu_use_the_archives_nccl(self):
+        check = types.SimpleNamespace(pack=pathlib.Path("/pack"), libraries="/cuda", work=pathlib.Path("/work"))
+        for stage in gpu_stages.nccl_on_one_gpu():
+            if "same_bits" not in stage.name:
+                environment = gpu_check.Check.environment(check, stage)
+                self.assertTrue(environment["LD_LIBRARY_PATH"].startswith("/pack/nccl:/cuda"), stage.name)
+                self.assertEqual(environment["NCCL_MULTI_RANK_GPU_ENABLE"], "1")
+
+    def test_a_library_keeps_only_the_code_of_its_gpus(self):
+        code = {(1, 90): b"ptx.", (2, 80): b"is80", (2, 90): b"is90", (2, 100): b"i100"}
+        entry = trim_gpu_code.ENTRY
+        entries = b"".join(entry.pack(kind, 257, entry.size, 4, 0, 0, 0, 0, gpu) + text
+                           for (kind, gpu), text in code.items())
+        fatbin = trim_gpu_code.FATBIN.pack(trim_gpu_code.MAGIC, 1, trim_gpu_code.FATBIN.size, len(entries)) + entries
         with tempfile.TemporaryDirectory() as folder:
-            tests = {program: gpu_prepare.suites(BUILD, program) for program in ("kernels_test", "contract_test")}
-            (pathlib.Path(folder) / "tests.json").write_text(json.dumps(tests))
-            check = types.SimpleNamespace(pack=pathlib.Path(folder))
-            stages = gpu_stages.call_1(check)
+            work = pathlib.Path(folder)
+            (work / "fatbin").write_bytes(fatbin + bytes(8) + fatbin)
+            (work / "code.S").write_text("".join(
+                f'.section {name}, "a"\n.incbin "{work}/fatbin"\n' for name in (".nv_fatbin", "__nv_relfatbin")))
+            subprocess.run(["c++", "-shared", "-nostdlib", "-o", work / "library", work / "code.S"], check=True)
+            for gpus, kept in ((["90a-real"], {(2, 90)}), (["86-real", "103-real"], {(2, 80), (2, 100)})):
+                subprocess.run([ROOT / "scripts/trim_gpu_code.py", work / "library", work / "copy", *gpus], check=True,
+                               capture_output=True)
+                library, copy = ((work / name).read_bytes() for name in ("library", "copy"))
+                self.assertEqual(len(copy), len(library))
+                for what, text in code.items():
+                    self.assertEqual((library.count(text), copy.count(text)), (4, 2 if what in kept else 0), what)
+            refused = subprocess.run([ROOT / "scripts/trim_gpu_code.py", work / "library", work / "none", "120-real"],
+                                     text=True, capture_output=True)
+            self.assertIn("has no code for 120-real", refused.stderr)
+
+
+class Plan(unittest.TestCase):
+    def test_stages_of_several_ranks_end_in_90_seconds(self):
+        stages = [stage for number in (1, 2) for stage in gpu_stages.CALLS[number](self.check_of_a_build())
+                  if re.match("nccl_[^1]|step_8_ranks|kill_and_resume", stage.name)]
+        self.assertGreater(len(stages), 10)
+        self.assertLess(sum(stage.expected for stage in stages if "same_bits" not in stage.name), 90)
+
+    def test_call_1_ends_in_200_seconds(self):
+        stages = gpu_stages.call_1(self.check_of_a_build())
         at_once = sum(stage.expected for stage in stages if stage.parallel) / gpu_check.AT_ONCE
         self.assertLess(at_once + sum(stage.expected for stage in stages if not stage.parallel), 200)
         for stage in stages:
             self.assertLessEqual(stage.expected, stage.seconds, stage.name)
+
+    def check_of_a_build(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        tests = {program: gpu_prepare.suites(BUILD, program) for program in ("kernels_test", "contract_test")}
+        (pathlib.Path(folder.name) / "tests.json").write_text(json.dumps(tests))
+        return types.SimpleNamespace(pack=pathlib.Path(folder.name), work=pathlib.Path(folder.name),
+                                     folder=pathlib.Path(folder.name).joinpath)
 
 
 class Rehearsal(unittest.TestCase):
@@ -150,6 +197,8 @@ class Rehearsal(unittest.TestCase):
         for name in PROGRAMS:
             if not (pack / name).exists():
                 (pack / name).symlink_to(BUILD / name)
+        (pack / "nccl").mkdir()
+        (pack / "nccl/libnccl.so.2").symlink_to(BUILD / "stand_ins/libnccl.so.2")
         (pack / "gpu_facts").symlink_to(BUILD / "gpu_facts_simt")
         (pack / "cuda_kernels_bench").unlink()
         script(pack / "cuda_kernels_bench", TRAPS.format(program=str(BUILD / "cuda_kernels_bench")))
@@ -219,6 +268,7 @@ class Rehearsal(unittest.TestCase):
         self.expect(rows, models="killed")
         self.assertIn("SIGKILL", rows["models"]["why"])
         self.assertEqual(rows["same_bits"]["exit"], 0)
+        self.assertEqual(rows["kill_and_resume"]["exit"], 0)
         self.assertEqual(rows["step_d12_32"]["peak_gpu_mib"], 1234)
         self.assertIn("tokens_per_s", self.proof.stdout)
         with tarfile.open(self.out / "call_1/call1_train_d4.tar.gz") as tar:
@@ -226,7 +276,8 @@ class Rehearsal(unittest.TestCase):
 
     def test_2_a_stage_that_hangs_is_ended_and_tools_may_not_work(self):
         rows = self.proven(2)
-        self.expect(rows, times="failed", torch_kernels="tool unavailable", ncu="timeout", racecheck="killed",
+        self.expect(rows, times="failed", torch_kernels="tool unavailable",
+                    torch_products="tool unavailable", ncu="timeout", racecheck="killed",
                     nanochat_d24="tool unavailable",
                     synccheck="tool unavailable", initcheck="tool unavailable")
         self.assertEqual(rows["memcheck"]["why"], "ERROR SUMMARY: 0 errors")
@@ -236,6 +287,9 @@ class Rehearsal(unittest.TestCase):
         cases = {row["case"] for row in cases if "us" in row or "kernel" in row and "error" not in row}
         self.assertEqual(cases | {7}, set(range(max(cases) + 1)))
         self.assertGreater(len(cases), 50)
+        with tarfile.open(self.out / "call_2/call2.tar.gz") as tar:
+            energy = [json.loads(line) for line in tar.extractfile("energy/kernels.jsonl")]
+        self.assertGreater(min(row["joules"] for row in energy if "kernel" in row), 0)
         self.assertIn("1 rows", rows["ncu"]["why"])
         with self.assertRaises(ProcessLookupError):
             os.kill(int((self.folder / "tools/ncu.pid").read_text()), 0)
@@ -273,17 +327,24 @@ class Rehearsal(unittest.TestCase):
         self.assertLess(reports["training"]["train_d4_fp32"]["rms_apart"], 1e-4)
         peer = reports["peers"]["nanochat"]
         self.assertEqual(peer["tokens_per_s_over_nanochat"], peer["muograph"]["tokens_per_s"] / 1000)
+        joules = peer["muograph"]["power"]["joules_per_step"] / peer["muograph"]["tokens_per_step"]
+        self.assertEqual(peer["joules_per_token_over_nanochat"], joules / 0.5)
         self.assertGreater(reports["training"]["train_d12"]["epochs"], 0)
         self.assertEqual(reports["kernels"]["ncu"][0], {"kernel": "muo::adamw", "Duration": "12.5 us"})
         self.assertIn("racecheck", result.stdout.splitlines()[-1])
         self.assertRegex(result.stdout, r"\| plain GPT.*failed: models.*H100")
-        self.assertRegex(result.stdout, r"\| `--comm nccl`.*passed \(2 stages\)")
+        self.assertRegex(result.stdout, r"\| `--comm nccl`.*passed \(11 stages\)")
+        for ranks in (2, 4):
+            run = reports["training"][f"nccl_train_{ranks}_ranks"]
+            self.assertEqual((len(run["losses"]), run["losses"]), (3, run["eager_losses"]))
+        self.assertEqual(sum(row["stage"].startswith("step_8_ranks_") for row in reports["step"]["rows"]), 4)
 
     def add_nanochat(self, out):
         with tempfile.TemporaryDirectory() as folder:
             with tarfile.open(out / "call3.tar.gz") as tar:
                 tar.extractall(folder)
-            answers = [{"benchmark": "nanochat"}, {"seconds": 1.0}, {"tokens_per_s": 1000.0}]
+            answers = [{"benchmark": "nanochat", "tokens_per_step": 1000}, {"seconds": 1.0},
+                       {"tokens_per_s": 1000.0, "joules_per_step": 500.0}]
             (pathlib.Path(folder) / "nanochat/stdout.txt").write_text(
                 "".join(json.dumps(answer) + "\n" for answer in answers) + '{"cut')
             with tarfile.open(out / "call3.tar.gz", "w:gz") as tar:

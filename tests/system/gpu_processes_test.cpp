@@ -85,10 +85,20 @@ TEST_F(SimtProcesses, TrainTheBitsOfOneProcess) {
 }
 
 // Simulates a launcher that shows each process one GPU, the same for all.
-TEST_F(SimtProcesses, WithOneGpuBetweenThemAreRefused) {
-  EXPECT_EQ(run_two("run", "--devices 1", /*gpus=*/1), (std::vector{2, 2}));
-  for (const int process : {0, 1})
-    EXPECT_THAT(errors_of(process), HasSubstr("--comm nccl: ranks 0 and 1 share GPU "));
+TEST_F(SimtProcesses, WithOneGpuBetweenThemAreRefusedUnlessAllAllowIt) {
+  const std::string allowed = "env NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_STAND_IN_VERSION=23007";
+  for (const Hosts& hosts : {Hosts{}, Hosts{.before = {allowed, ""}}}) {
+    EXPECT_EQ(run_two("run", "--devices 1 --resume auto", /*gpus=*/1, "", hosts),
+              (std::vector{2, 2}));
+    for (const int process : {0, 1})
+      EXPECT_THAT(errors_of(process), HasSubstr("--comm nccl: ranks 0 and 1 share GPU "));
+  }
+  const std::string few = "--num-iterations 4 --devices ";
+  ASSERT_EQ(run_two("shared", few + "1", /*gpus=*/1, "", {.before = {allowed, allowed}}),
+            (std::vector{0, 0}))
+      << errors_of(0) << errors_of(1);
+  ASSERT_EQ(test::run_command(command("apart", few + "2"), environment(2)).code, 0);
+  EXPECT_EQ(losses("shared"), losses("apart"));
 }
 
 // NCCL waits for the killed process; the run does not.

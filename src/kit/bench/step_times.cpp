@@ -15,6 +15,10 @@
 #include "runtime/comm/collective.h"
 #include "runtime/memory/memory_plan.h"
 
+namespace muo {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PowerUse, devices, seconds, joules, clock_mhz, limit_watts)
+}  // namespace muo
+
 namespace muo::kit {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OperationTime, name, shape, phase, dtype, calls, seconds, waited,
@@ -64,8 +68,9 @@ class Steps {
     return launched;
   }
 
-  // Runs `count` steps and returns the times of their start and end.
-  std::pair<double, double> run(std::int64_t count) {
+  // Runs `count` steps and returns the times of their start and end. `meter`: restarted with the
+  // steps; null on all ranks but one.
+  std::pair<double, double> run(std::int64_t count, PowerMeter* meter) {
     if (state_.step.clock()) {
       rank_.compute.zero(state_.step.clock());
       if (rank_.compute.is_host())
@@ -74,10 +79,12 @@ class Steps {
     }
     rank_.wait(rank_.compute);
     rank_.barrier.arrive({}, "before the steps");
+    if (meter != nullptr) meter->take();
     const double start = seconds_now();
     for (std::int64_t i = 0; i < count; ++i) {
       enqueue();
       rank_.wait(*copied_);
+      if (meter != nullptr) meter->sample();
     }
     rank_.wait(rank_.compute);
     return {start, seconds_now()};
@@ -135,6 +142,7 @@ StepTimes measure_steps(const trainer::RunConfig& config, std::int64_t steps) {
   std::vector<std::vector<OperationTime>> operations(times.launch.size());
   const RankRange here = config.group.local();
   std::vector<double> began(static_cast<std::size_t>(here.count)), done(began.size());
+  std::vector<PowerUse> power(times.launch.size());  // of a process's devices, at its first rank
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
     Steps measured(rank, config, params, plan);
@@ -147,7 +155,10 @@ StepTimes measure_steps(const trainer::RunConfig& config, std::int64_t steps) {
     }
     const auto i = static_cast<std::size_t>(rank.rank);
     const auto local = static_cast<std::size_t>(rank.rank - here.first);
-    std::tie(began[local], done[local]) = measured.run(steps);
+    std::optional<PowerMeter> meter;
+    if (local == 0) meter.emplace(config.group);
+    std::tie(began[local], done[local]) = measured.run(steps, meter ? &*meter : nullptr);
+    if (meter) power[i] = meter->take().value_or(PowerUse{});
     times.launch[i] = median(std::move(launches));
     times.clocks[i] = measured.clock();
     operations[i] = measured.operations();
@@ -160,9 +171,14 @@ StepTimes measure_steps(const trainer::RunConfig& config, std::int64_t steps) {
   gather_ranks(processes, "durations of launches", times.launch);
   gather_ranks(processes, "step clocks", times.clocks);
   gather_ranks(processes, "times of operations", operations);
+  gather_ranks(processes, "energy of steps", power);
   times.step = std::ranges::max(lasted) / static_cast<double>(steps);
   for (const std::vector<OperationTime>& rows : operations)
     add_operations(times.operations, rows);
+  PowerUse all;
+  for (const PowerUse& use : power)
+    all.add(use);
+  if (all.devices * config.group.ranks_per_device == config.world()) times.power = all;
   return times;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "base/dtype.h"
 #include "kernels/phase_clock.h"
 #include "optim/sharding_plan.h"
+#include "runtime/power_meter.h"
 #include "runtime/stream.h"
 #include "trainer/run/run_config.h"
 
@@ -36,6 +38,8 @@ struct StepTimes {
   // Seconds per step: mean of consecutive steps, from the start of the first rank to the end of the
   // last.
   double step = 0;
+  // Of all devices, during these steps; empty if a driver does not report it.
+  std::optional<PowerUse> power;
   // By rank: median seconds that the host takes to enqueue a step; 0 on the host backend.
   std::vector<double> launch;
   // Set only if config.step.timed: by rank, sums over all steps.

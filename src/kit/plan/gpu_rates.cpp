@@ -22,17 +22,19 @@ namespace {
 using R = GpuRates;
 using enum RateScale;
 
-constexpr std::string_view kPublished = "published: NVIDIA's 798 TFLOP/s in products of 8192^3";
 constexpr std::string_view kMeasured = "measured on an H100, 2026-11-27: docs/performance.md";
 constexpr std::string_view kEstimate = "estimate, from the kernel's instructions";
+constexpr std::string_view kFitted =
+    "fitted to steps of d12 and d24 on H100s at their power limit: docs/performance.md";
+constexpr double kRateClock = 1.9e9;
 
 constexpr std::array kRows = {
-    RateRow{"tile_flops", &R::tile_flops, 842e12, kFlops, kPublished},
-    RateRow{"wave_seconds", &R::wave_seconds, 2e-6, kNone, kEstimate},
-    RateRow{"product_share", &R::product_share, 0.87, kNone,
-            "fitted to nanochat's published 120 ms of d12"},
-    RateRow{"measured_share", &R::measured_share, 0.90, kNone,
-            "fitted to 836.5 ms of d12, measured on an H100 at its power limit"},
+    RateRow{"tile_flops", &R::tile_flops, 1027e12, kFlops,
+            "4096 FLOPs per clock and multiprocessor, by its data sheet"},
+    RateRow{"wave_seconds", &R::wave_seconds, 4.0e-6, kNone, kFitted},
+    RateRow{"product_share", &R::product_share, 0.91, kNone,
+            "fitted to --tune off, by which a step of d12 takes 2.4 % longer"},
+    RateRow{"measured_share", &R::measured_share, 0.98, kNone, kFitted},
     RateRow{"split_bytes", &R::split_bytes, 128 << 20, kNone,
             "the workspace of products on a compute stream"},
     RateRow{"library_forward", &R::library_forward, 520e12, kFlops, kMeasured},
@@ -48,6 +50,17 @@ constexpr std::array kRows = {
     RateRow{"portable_attention", &R::portable_attention, 20e12, kFlops, kEstimate},
     RateRow{"rotary_in_attention", &R::rotary_in_attention, 0.6, kNone,
             "measured on an H200, 2026-11-28: docs/performance.md"},
+    RateRow{"rate_clock", &R::rate_clock, kRateClock, kClock,
+            "an H100's in single kernels; of another chip that of its data sheet's FLOP/s"},
+    RateRow{"max_clock", &R::max_clock, kRateClock, kClock, "as rate_clock"},
+    RateRow{"power_limit", &R::power_limit, 690, kPower,
+            "measured: steps take 690 to 698 of an H100's 700 W; of other GPUs as large a share"},
+    RateRow{"idle_power", &R::idle_power, 120, kPower, kFitted},
+    RateRow{"joules_per_flop", &R::joules_per_flop, 1.28e-12, kChip,
+            "fitted to d12 and d24 on warm H100s, 0.94e-12 at 1.5 GHz (a cool one: 1.0e-12, "
+            "0.74e-12); an H200 has the same chip, those of other chips are not known"},
+    RateRow{"clock_exponent", &R::clock_exponent, 1.3, kNone, kFitted},
+    RateRow{"joules_per_byte", &R::joules_per_byte, 55e-12, kNone, kFitted},
     RateRow{"memory_rate", &R::memory_rate, 3.0e12, kMemory,
             "measured by others: copies reach 90% of 3.35 TB/s"},
     RateRow{"streaming_share", &R::streaming_share, 0.96, kNone, kMeasured},
@@ -61,16 +74,31 @@ constexpr std::array kRows = {
 
 GpuRates rates_of(const trainer::DescribedGpu& gpu) {
   const trainer::DescribedGpu& known = trainer::described_gpus().front();
+  const bool same_chip = gpu.is_hopper;
+  const double clock = same_chip ? kRateClock : gpu.clock;
   GpuRates out{.gpu = std::string(gpu.name),
                .multiprocessors = static_cast<double>(gpu.multiprocessors),
                .peak_flops = gpu.flops,
                .fp32_flops = gpu.fp32_flops};
-  for (const RateRow& row : kRows) {
-    const double factor = row.scale == kFlops    ? gpu.flops / known.flops
-                          : row.scale == kMemory ? gpu.memory_rate / known.memory_rate
-                                                 : 1.0;
-    out.*row.field = row.value * factor;
-  }
+  const auto factor = [&](RateScale scale) {
+    switch (scale) {
+      case kNone:
+        break;
+      case kFlops:
+        return gpu.flops / gpu.clock * clock / (known.flops / known.clock * kRateClock);
+      case kMemory:
+        return gpu.memory_rate / known.memory_rate;
+      case kPower:
+        return gpu.power / known.power;
+      case kClock:
+        return clock / kRateClock;
+      case kChip:
+        return same_chip ? 1.0 : 0.0;
+    }
+    return 1.0;
+  };
+  for (const RateRow& row : kRows)
+    out.*row.field = row.value * factor(row.scale);
   return out;
 }
 
@@ -117,6 +145,9 @@ GpuRates gpu_rates(const std::string& name_or_file) {
                                  name, value.dump(), most == 1 ? " and up to 1" : "");
     out.*row->field = value.get<double>();
   }
+  if (out.power_limit <= out.idle_power)
+    throw trainer::input_error("--roofline {}: power_limit is {} W, not above idle_power of {} W",
+                               name_or_file, out.power_limit, out.idle_power);
   return out;
 }
 

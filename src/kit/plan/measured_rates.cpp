@@ -48,27 +48,56 @@ double positive(const nlohmann::json& row, const char* name) {
   return value;
 }
 
-// Replaces a rate by a measured one. For a product, appends its share of the predicted rate.
-void apply_row(GpuRates& rates, const nlohmann::json& row, std::vector<double>& shares) {
+// Bytes of a product's operands and result: bf16, but gradients of weights are added to fp32.
+double product_bytes(const NamedProduct& named) {
+  const auto& [m, k, n, batch] = named.product;
+  const double result = named.shape.starts_with("T") ? 8 : 2;
+  return 2.0 * static_cast<double>((m + n) * k) + result * static_cast<double>(m * n);
+}
+
+struct Measured {
+  std::vector<double> shares;        // by product: its share of the predicted rate
+  std::vector<KernelPower> kernels;  // products and memory-bound kernels
+};
+
+// Appends the power of a kernel that takes `seconds`, if the row has it.
+void add_power(Measured& measured, const nlohmann::json& row, double seconds, double flops,
+               double bytes) {
+  if (!row.contains("clock_mhz") || !(row.contains("watts") || row.contains("joules"))) return;
+  measured.kernels.push_back(
+      {.watts = row.contains("watts") ? positive(row, "watts") : positive(row, "joules") / seconds,
+       .clock = 1e6 * positive(row, "clock_mhz"),
+       .flops = flops,
+       .bytes = bytes});
+}
+
+// Replaces a rate by a measured one.
+void apply_row(GpuRates& rates, const nlohmann::json& row, Measured& measured) {
   const std::string kernel = row.at("kernel").get<std::string>();
   const double seconds = 1e-6 * positive(row, "us");
   if (row.contains("gb_per_s")) {
-    rates.measured_memory[kernel] = 1e9 * positive(row, "gb_per_s");
+    const double bytes = 1e9 * positive(row, "gb_per_s");
+    rates.measured_memory[kernel] = bytes;
+    add_power(measured, row, seconds, 0, bytes);
     return;
   }
   if (!row.contains("tflops")) return;
-  const double rate = 1e12 * positive(row, "tflops");
+  const double flops = 1e12 * positive(row, "tflops");
+  // As a factor of times.
+  const double clock =
+      row.contains("clock_mhz") ? 1e6 * positive(row, "clock_mhz") / rates.rate_clock : 1;
   // FLOPs with a document mask depend on the documents, and a step lists rotary as its own
   // operation.
   if (kernel.find("/documents") != std::string::npos || kernel.ends_with("/rotary")) return;
   std::int64_t window = 0;
   if (std::sscanf(kernel.c_str(), "attention/window%ld", &window) == 1)
-    rates.measured_attention[fmt::format("attention w{}", window)] = rate;
+    rates.measured_attention[fmt::format("attention w{}", window)] = flops / clock;
   if (std::sscanf(kernel.c_str(), "attention_backward/window%ld", &window) == 1)
-    rates.measured_attention[fmt::format("attention_backward w{}", window)] = rate;
-  if (const NamedProduct named = product_of(kernel, rate * seconds); named.product.m > 0) {
-    rates.measured_products[named.shape] = seconds;
-    shares.push_back(predict_product(named.product, rates, 1).seconds / seconds);
+    rates.measured_attention[fmt::format("attention_backward w{}", window)] = flops / clock;
+  if (const NamedProduct named = product_of(kernel, flops * seconds); named.product.m > 0) {
+    rates.measured_products[named.shape] = clock * seconds;
+    measured.shares.push_back(predict_product(named.product, rates, 1).seconds / (clock * seconds));
+    add_power(measured, row, seconds, flops, product_bytes(named) / seconds);
   }
 }
 
@@ -77,7 +106,7 @@ void apply_row(GpuRates& rates, const nlohmann::json& row, std::vector<double>& 
 void apply_measured(GpuRates& rates, const std::string& file) {
   std::ifstream in(file);
   if (!in) throw trainer::input_error("--measured {}: cannot be read", file);
-  std::vector<double> shares;
+  Measured measured;
   int number = 0, found = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
@@ -97,7 +126,7 @@ void apply_measured(GpuRates& rates, const std::string& file) {
       }
       if (row.contains("copy_gb_per_s")) rates.memory_rate = 1e9 * positive(row, "copy_gb_per_s");
       if (!row.contains("us") || row.value("dtype", "") != "bf16") continue;
-      apply_row(rates, row, shares);
+      apply_row(rates, row, measured);
       ++found;
     } catch (const std::out_of_range& error) {
       throw trainer::input_error("--measured {}:{}: {}", file, number, error.what());
@@ -109,7 +138,9 @@ void apply_measured(GpuRates& rates, const std::string& file) {
   if (found == 0)
     throw trainer::input_error(
         "--measured {}: has no time of a bf16 kernel: give the kernels.jsonl of a GPU check", file);
-  if (!shares.empty()) rates.product_share = rates.measured_share = median(shares);
+  if (!measured.shares.empty())
+    rates.product_share = rates.measured_share = median(measured.shares);
+  fit_power(rates, measured.kernels);
 }
 
 }  // namespace muo::kit

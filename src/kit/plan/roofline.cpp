@@ -40,10 +40,18 @@ std::optional<Product> product_of(const std::string& shape) {
   return found >= 3 ? std::optional(p) : std::nullopt;
 }
 
+// FLOPs that the project's gradients of attention on tensor cores execute, by those that are listed
+// (flash_backward.cu and warpgroup_backward.cu compute two of the five products twice).
+constexpr double kOwnGradientFlops = 7.0 / 5;
+
 struct Predicted {
-  double seconds = 0;
+  double seconds = 0;  // at any clock
+  double clocked = 0;  // seconds at rate_clock, in addition
   std::string_view ceiling = {};
   double tiles = 0, waves = 0;
+  double executed_flops = 0;
+
+  [[nodiscard]] double at(double stretch) const { return seconds + stretch * clocked; }
 };
 
 Predicted memory_bound(double bytes, double share, const GpuRates& rates) {
@@ -63,7 +71,7 @@ class Predictor {
       out.seconds *= rates_.rotary_in_attention;
       return out;
     }
-    if (out.seconds < rates_.node_seconds) out.ceiling = "launch";
+    if (out.at(1) < rates_.node_seconds) out.ceiling = "launch";
     out.seconds += rates_.node_seconds;
     return out;
   }
@@ -75,8 +83,12 @@ class Predictor {
       return {.seconds = work.bytes / measured->second, .ceiling = "memory"};
     const Predicted moved = memory_bound(work.bytes, rates_.streaming_share, rates_);
     if (work.is_product()) {
-      const Predicted product = product_time(work);
-      return product.seconds > moved.seconds ? product : moved;
+      Predicted product = product_time(work);
+      if (product.clocked > moved.seconds) return product;
+      product.clocked = 0;
+      product.seconds = moved.seconds;
+      product.ceiling = moved.ceiling;
+      return product;
     }
     if (work.name == "attention") return attention_time(work, AttentionDirection::kForward);
     if (work.name == "attention_backward")
@@ -94,7 +106,7 @@ class Predictor {
 
   [[nodiscard]] Predicted product_time(const OperationTime& work) const {
     if (work.dtype != DType::kBF16)
-      return {.seconds = work.flops / rates_.fp32_flops, .ceiling = "products"};
+      return {.clocked = work.flops / rates_.fp32_flops, .ceiling = "products"};
     const std::optional<Product> product = product_of(work.shape);
     MUO_CHECK(product, "malformed shape of a product: ", work.shape);
     // There is no choice of algorithm for other products.
@@ -105,7 +117,11 @@ class Predictor {
     time.seconds *= work.flops / product->flops();
     const auto measured = rates_.measured_products.find(work.shape);
     if (measured != rates_.measured_products.end()) time.seconds = measured->second;
-    return {.seconds = time.seconds, .ceiling = "tiles", .tiles = time.tiles, .waves = time.waves};
+    return {.clocked = time.seconds,
+            .ceiling = "tiles",
+            .tiles = time.tiles,
+            .waves = time.waves,
+            .executed_flops = work.flops};
   }
 
   [[nodiscard]] AttentionSize attention_size() const {
@@ -141,27 +157,34 @@ class Predictor {
     const bool window = found == 5;
     const bool forward = direction == AttentionDirection::kForward;
     const AttentionChoice choice = attention_choice(size, direction);
-    const bool portable = choice.kernels == AttentionChoice::Kernels::kPortable;
+    using enum AttentionChoice::Kernels;
+    const bool portable = choice.kernels == kPortable, library = choice.kernels == kLibrary;
+    Predicted out{.ceiling = "products",
+                  .executed_flops = portable             ? 0
+                                    : forward || library ? work.flops
+                                                         : kOwnGradientFlops * work.flops};
     const auto measured =
         rates_.measured_attention.find(concat(work.name, " w", std::min(size.window, size.t - 1)));
-    if (!portable && measured != rates_.measured_attention.end())
-      return {.seconds = work.flops / measured->second, .ceiling = "products"};
+    if (!portable && measured != rates_.measured_attention.end()) {
+      out.clocked = work.flops / measured->second;
+      return out;
+    }
     double rate = rates_.portable_attention;
-    double more = 0;
-    if (choice.kernels == AttentionChoice::Kernels::kLibrary)
+    if (library)
       rate = forward ? (window ? rates_.library_forward_window : rates_.library_forward)
                      : (window ? rates_.library_backward_window : rates_.library_backward);
-    if (choice.kernels == AttentionChoice::Kernels::kTensorCores)
+    if (choice.kernels == kTensorCores)
       rate = forward ? (window ? rates_.own_forward_window : rates_.own_forward)
                      : (window ? rates_.own_backward_window : rates_.own_backward);
-    if (choice.kernels == AttentionChoice::Kernels::kWarpgroups)
+    if (choice.kernels == kWarpgroups)
       rate = window ? rates_.warpgroup_backward_window : rates_.warpgroup_backward;
-    if (!forward && (portable || choice.kernels == AttentionChoice::Kernels::kTensorCores))
-      more = memory_bound(2.0 * static_cast<double>(size_of(size.dtype)) *
-                              static_cast<double>(size.b * size.t * size.heads * size.h),
-                          rates_.streaming_share, rates_)
-                 .seconds;
-    return {.seconds = work.flops / rate + more, .ceiling = "products"};
+    if (!forward && (portable || choice.kernels == kTensorCores))
+      out.seconds = memory_bound(2.0 * static_cast<double>(size_of(size.dtype)) *
+                                     static_cast<double>(size.b * size.t * size.heads * size.h),
+                                 rates_.streaming_share, rates_)
+                        .seconds;
+    out.clocked = work.flops / rate;
+    return out;
   }
 
   [[nodiscard]] bool measures_products() const {
@@ -170,6 +193,27 @@ class Predictor {
 
   const trainer::RunConfig& config_;
   const GpuRates& rates_;
+};
+
+// A graph of the step with the predicted work of its nodes, and with the times that schedule()
+// takes.
+struct PredictedGraph {
+  const GraphTrace* trace;
+  graphs::StepGraph::Repeats repeats;
+  std::vector<PredictedOperation> rows = {};
+  std::vector<Predicted> times = {};
+  std::vector<bool> collective = {};
+
+  [[nodiscard]] Schedule at(double stretch) const {
+    std::vector<double> seconds;
+    seconds.reserve(times.size());
+    for (const Predicted& time : times)
+      seconds.push_back(time.at(stretch));
+    Schedule out = schedule(*trace, seconds, collective, repeats.passes);
+    out.seconds *= static_cast<double>(repeats.replays);
+    out.longest_chain *= repeats.replays;
+    return out;
+  }
 };
 
 void add(std::vector<PredictedOperation>& rows, const PredictedOperation& more) {
@@ -244,13 +288,14 @@ Roofline predict_step(const trainer::RunConfig& config, const GpuRates& rates) {
   graphs::RunState state(rank.context(), setup, params, plan, arena);
   state.step.capture();
 
-  Roofline out;
   const Predictor predict(config, rates);
   const std::vector<const GraphTrace*> traces = state.step.traces();
   const std::vector<graphs::StepGraph::Repeats> repeats = state.step.repeats();
+  std::vector<PredictedGraph> predicted;
+  StepWork work;
   for (std::size_t i = 0; i < traces.size(); ++i) {
-    std::vector<double> seconds;
-    std::vector<bool> collective;
+    predicted.push_back({.trace = traces[i], .repeats = repeats[i]});
+    PredictedGraph& graph = predicted.back();
     const auto [replays, passes] = repeats[i];
     for (std::size_t n = 0; n < traces[i]->nodes.size(); ++n) {
       const GraphTrace::Node& node = traces[i]->nodes[n];
@@ -258,23 +303,43 @@ Roofline predict_step(const trainer::RunConfig& config, const GpuRates& rates) {
       // The trace has the cost of the host kernel; CUDA's kernel reads and writes each tensor once.
       if (row.work.name == "embedding_backward") row.work.bytes = accessed_bytes(node);
       const Predicted time = predict(row.work);
-      seconds.push_back(time.seconds);
-      collective.push_back(row.work.is_collective());
+      graph.times.push_back(time);
+      graph.collective.push_back(row.work.is_collective());
       row.work.calls = loop_of(*traces[i], n) != nullptr ? replays * passes : replays;
-      out.nodes += row.work.calls;
       const auto calls = static_cast<double>(row.work.calls);
-      (collective.back() ? out.collectives : out.kernels) += time.seconds * calls;
-      row.work.seconds = calls * time.seconds;
       row.work.flops *= calls;
       row.work.bytes *= calls;
       row.tiles = time.tiles;
       row.waves = time.waves;
       row.ceiling = time.ceiling;
-      add(out.operations, row);
+      graph.rows.push_back(row);
+      work.flops += calls * time.executed_flops;
+      work.bytes += row.work.bytes;
     }
-    const Schedule one = schedule(*traces[i], seconds, collective, passes);
-    out.step += one.seconds * static_cast<double>(replays);
-    out.longest_chain += one.longest_chain * replays;
+  }
+  work.seconds = [&](double stretch) {
+    double seconds = 0;
+    for (const PredictedGraph& graph : predicted)
+      seconds += graph.at(stretch).seconds;
+    return seconds;
+  };
+
+  Roofline out;
+  out.executed_flops = work.flops;
+  GpuRates known = rates;
+  if (config.model.dtype != DType::kBF16) known.joules_per_flop = 0;  // of fp32 FLOPs, not known
+  out.power = step_power(work, known);
+  const double stretch = rates.rate_clock / out.power.clock;
+  out.step = out.power.seconds;
+  for (PredictedGraph& graph : predicted) {
+    out.longest_chain += graph.at(stretch).longest_chain;
+    for (std::size_t n = 0; n < graph.rows.size(); ++n) {
+      OperationTime& row = graph.rows[n].work;
+      row.seconds = static_cast<double>(row.calls) * graph.times[n].at(stretch);
+      out.nodes += row.calls;
+      (graph.collective[n] ? out.collectives : out.kernels) += row.seconds;
+      add(out.operations, graph.rows[n]);
+    }
   }
   std::ranges::stable_sort(out.operations, std::greater{},
                            [](const PredictedOperation& row) { return row.work.seconds; });

@@ -74,6 +74,23 @@ Speed speed_of(const trainer::RunConfig& run, const Roofline& roofline, const Gp
   return {tokens, run.flops_per_token * tokens / (rates.peak_flops * run.world())};
 }
 
+constexpr double kMHz = 1e6, kPico = 1e-12;
+
+std::string power_text(const Roofline& roofline, const GpuRates& rates, double micro) {
+  const StepPower& power = roofline.power;
+  if (power.joules == 0)
+    return fmt::format(
+        "at {:.0f} MHz: a power limit is not predicted, because joules_per_flop is "
+        "not known of {}",
+        power.clock / kMHz, rates.joules_per_flop == 0 ? "this GPU" : "fp32 products");
+  return fmt::format(
+      "{:.0f} of {:.0f} MHz, {} the power limit: {:.0f} of {:.0f} W; {:.1f} J a "
+      "micro-step, {:.2f} pJ an executed FLOP",
+      power.clock / kMHz, rates.max_clock / kMHz, power.is_at_limit ? "lowered by" : "below",
+      power.joules / power.seconds, rates.power_limit, power.joules / micro,
+      power.joules / roofline.executed_flops / kPico);
+}
+
 }  // namespace
 
 std::string roofline_text(const trainer::RunConfig& run, const Roofline& roofline,
@@ -84,13 +101,13 @@ std::string roofline_text(const trainer::RunConfig& run, const Roofline& rooflin
       "PREDICTED, not measured{}: a step on {} {} of {:.2f} ms\n"
       "  {} micro-steps of {} tokens, {:.2f} ms each{}; {:.0f} tokens/s\n"
       "  {:.1f}% of {:.0f} TFLOP/s by nanochat's count of FLOPs; {} nodes, {} in the longest "
-      "chain\n\n",
+      "chain\n  {}\n\n",
       rates.gpu == "h100" ? "" : ", rates scaled from an H100's", run.world(), rates.gpu,
       1e3 * roofline.step, run.step.accumulation, run.step.batch * run.model.seq_len,
       1e3 * roofline.step / micro,
       trainer::recompute_share(run) > 0 ? ", recomputing " + trainer::recompute_text(run) : "",
       speed.tokens_per_s, 100 * speed.utilisation, rates.peak_flops / 1e12, grouped(roofline.nodes),
-      grouped(roofline.longest_chain));
+      grouped(roofline.longest_chain), power_text(roofline, rates, micro));
   Table kinds({"kind, per micro-step", "calls", "TFLOP", "GB", "ms", "share"});
   for (const Sum& sum : sums_of(roofline))
     kinds.add({std::string(sum.kind), fmt::format("{:.1f}", static_cast<double>(sum.calls) / micro),
@@ -147,26 +164,35 @@ std::string roofline_json(const trainer::RunConfig& run, const Roofline& rooflin
                     {"waves", row.waves},
                     {"bound_by", row.ceiling},
                     {"ms", 1e3 * row.work.seconds}});
-  const Json out = {{"predicted", true},
-                    {"gpu", rates.gpu},
-                    {"world", run.world()},
-                    {"depth", run.model.n_layer},
-                    {"width", run.model.n_embd},
-                    {"micro_steps", run.step.accumulation},
-                    {"micro_step_tokens", run.step.batch * run.model.seq_len},
-                    {"deterministic", run.model.attention.deterministic},
-                    {"step_ms", 1e3 * roofline.step},
-                    {"micro_step_ms", 1e3 * roofline.step / micro},
-                    {"kernels_ms", 1e3 * roofline.kernels},
-                    {"collectives_ms", 1e3 * roofline.collectives},
-                    {"tokens_per_s", speed.tokens_per_s},
-                    {"utilisation", speed.utilisation},
-                    {"nodes", roofline.nodes},
-                    {"longest_chain", roofline.longest_chain},
-                    {"kinds", kinds},
-                    {"rates", inputs},
-                    {"measured", measured},
-                    {"operations", rows}};
+  const StepPower& power = roofline.power;
+  Json out = {{"predicted", true},
+              {"gpu", rates.gpu},
+              {"world", run.world()},
+              {"depth", run.model.n_layer},
+              {"width", run.model.n_embd},
+              {"micro_steps", run.step.accumulation},
+              {"micro_step_tokens", run.step.batch * run.model.seq_len},
+              {"deterministic", run.model.attention.deterministic},
+              {"step_ms", 1e3 * roofline.step},
+              {"micro_step_ms", 1e3 * roofline.step / micro},
+              {"kernels_ms", 1e3 * roofline.kernels},
+              {"collectives_ms", 1e3 * roofline.collectives},
+              {"tokens_per_s", speed.tokens_per_s},
+              {"utilisation", speed.utilisation},
+              {"nodes", roofline.nodes},
+              {"longest_chain", roofline.longest_chain},
+              {"clock_mhz", power.clock / kMHz},
+              {"at_power_limit", power.is_at_limit}};
+  if (power.joules > 0) {
+    out["watts"] = power.joules / power.seconds;
+    out["micro_step_joules"] = power.joules / micro;
+    out["executed_tflop"] = roofline.executed_flops / 1e12;
+    out["picojoules_per_flop"] = power.joules / roofline.executed_flops / kPico;
+  }
+  out["kinds"] = kinds;
+  out["rates"] = inputs;
+  out["measured"] = measured;
+  out["operations"] = rows;
   return out.dump(1) + "\n";
 }
 

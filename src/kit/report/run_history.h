@@ -12,9 +12,9 @@
 namespace muo::kit {
 
 // Keys of the numbers in a train record of metrics.jsonl (trainer/train/logger.h).
-inline constexpr std::array<std::string_view, 8> kSeriesNames = {
-    "loss",      "lr_multiplier", "muon_momentum", "muon_weight_decay",
-    "grad_norm", "step_ms",       "tokens_per_s",  "mfu"};
+inline constexpr std::array<std::string_view, 11> kSeriesNames = {
+    "loss",         "lr_multiplier", "muon_momentum", "muon_weight_decay", "grad_norm", "step_ms",
+    "tokens_per_s", "mfu",           "watts",         "clock_mhz",         "joules"};
 enum class Series : std::uint8_t {
   kLoss,
   kLrMultiplier,
@@ -23,7 +23,10 @@ enum class Series : std::uint8_t {
   kGradNorm,
   kStepMs,
   kTokensPerS,
-  kMfu
+  kMfu,
+  kWatts,
+  kClockMhz,
+  kJoules
 };
 
 // The contents of a run directory. Parts may be missing if the run has just begun, was killed, or

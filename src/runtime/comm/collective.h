@@ -27,6 +27,11 @@ constexpr auto names_of(CollectiveKind) {
                    "broadcast", "gather", "scatter", "all_to_all");
 }
 
+constexpr bool is_sum(CollectiveKind kind) {
+  return kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kAllReduce ||
+         kind == CollectiveKind::kReduce;
+}
+
 // One rank's call of a collective, checked and normalised.
 struct Collective {
   CollectiveKind kind = CollectiveKind::kAllReduce;

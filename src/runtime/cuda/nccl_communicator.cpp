@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -18,6 +19,7 @@
 #include "runtime/comm/collective.h"
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/gpu_identity.h"
+#include "runtime/cuda/nccl_bf16.h"
 #include "runtime/cuda/nccl_handle.h"
 #include "runtime/cuda/nccl_library.h"
 #include "runtime/cuda/peer_access.h"
@@ -28,7 +30,8 @@
 namespace muo::nccl {
 namespace {
 
-// Maximum number of CTAs that NCCL may occupy; they are lost to concurrent matrix products.
+// Maximum number of CTAs that NCCL may occupy on a GPU, for all ranks there; they are lost to
+// concurrent matrix products.
 constexpr int kMaxCtas = 16;
 
 constexpr std::chrono::seconds kTimeout(10);  // for destroying NCCL's communicators
@@ -80,6 +83,7 @@ class NcclCommunicator final : public CheckedCommunicator {
 
   Group& group_;
   const std::shared_ptr<Handle> graph_, eager_;
+  std::unique_ptr<Buffer> scratch_;  // of add_bf16()
   std::int64_t bytes_sent_ = 0;
 };
 
@@ -96,7 +100,7 @@ class Group final : public CommunicatorGroup {
   [[nodiscard]] std::unique_ptr<Communicator> join(Device& device) override {
     gpu_of(device.rank()) = current_gpu();
     local_barrier([this] {
-      check_gpus();
+      share_gpus();
       const std::string ids = broadcast_text([this] { return new_ids(); });
       MUO_CHECK(ids.size() == sizeof ids_, "NCCL's ids of ", ids.size(), " bytes");
       std::memcpy(ids_, ids.data(), sizeof ids_);
@@ -157,43 +161,45 @@ class Group final : public CommunicatorGroup {
                ? make()
                : members_.processes->broadcast(Channel::kRun, kSite, make);
   }
-  // One verdict for all processes, as none can continue without the others.
-  void check_gpus() const {
+  // The identities of all ranks' GPUs, in the order of ranks.
+  [[nodiscard]] std::string gpus_of_world() const {
     std::string gpus;
     for (const int gpu : gpus_)
       gpus += cuda::identity_of(gpu);
-    std::vector<std::string> all = {gpus};
-    if (members_.processes != nullptr) all = members_.processes->gather(Channel::kRun, kSite, gpus);
-    const std::string refusal = broadcast_text([&] {
-      std::vector<std::string> by_rank;
-      for (const std::string& of_process : all)
-        for (std::size_t at = 0; at < of_process.size(); at += cuda::kIdentityBytes)
-          by_rank.push_back(of_process.substr(at, cuda::kIdentityBytes));
-      return shared_gpu(by_rank);
-    });
-    if (!refusal.empty()) throw InputError(refusal);
+    if (members_.processes == nullptr) return gpus;
+    const auto all = members_.processes->gather(Channel::kRun, kSite, gpus);
+    return broadcast_text([&] { return std::accumulate(all.begin(), all.end(), std::string()); });
   }
-  // Error message; empty if each rank has its own GPU.
-  [[nodiscard]] std::string shared_gpu(const std::vector<std::string>& by_rank) const {
-    std::map<std::string_view, int> rank_of;
-    for (int rank = 0; const std::string& gpu : by_rank) {
-      const auto [known, is_new] = rank_of.emplace(gpu, rank);
-      if (!is_new) return sharing(known->second, rank, gpu);
-      ++rank;
+  // Divides each GPU's CTAs among its ranks: their kernels wait for each other, so all must fit at
+  // once. NCCL needs the same number on every rank.
+  void share_gpus() {
+    const std::string gpus = gpus_of_world();
+    std::map<std::string, std::vector<int>> ranks_of;
+    std::size_t most = 1;
+    for (int rank = 0; rank < world(); ++rank) {
+      const std::string gpu =
+          gpus.substr(static_cast<std::size_t>(rank) * cuda::kIdentityBytes, cuda::kIdentityBytes);
+      std::vector<int>& ranks = ranks_of[gpu];
+      ranks.push_back(rank);
+      if (ranks.size() > 1 && !may_share_gpus(library_))
+        throw InputError(sharing(ranks.front(), rank, gpu));
+      most = std::max(most, ranks.size());
     }
-    return {};
+    max_ctas_ = std::max(1, kMaxCtas / static_cast<int>(most));
   }
   [[nodiscard]] std::string sharing(int a, int b, const std::string& gpu) const {
     const std::string ranks = concat("--comm nccl: ranks ", a, " and ", b, " share GPU ");
-    constexpr const char* kRefusal = ", which NCCL does not allow; use ";
+    const std::string refusal = concat(
+        ", which needs ", kSharingVariable, "=1 and NCCL ", version_text(kOldestSharingVersion),
+        " or newer (found: ", version_text(library_.version), "); use ");
     constexpr const char* kAdvice = "a GPU for each rank";
     if (members_.processes == nullptr)
-      return concat(ranks, gpus_[static_cast<std::size_t>(a)], kRefusal, "--comm peer, or ",
+      return concat(ranks, gpus_[static_cast<std::size_t>(a)], refusal, "--comm peer, or ",
                     kAdvice);
     const ProcessGroup& processes = *members_.processes;
     return concat(ranks, cuda::identity_text(gpu), " of ",
                   processes.describe(processes.process_of(a)), " and ",
-                  processes.describe(processes.process_of(b)), kRefusal, kAdvice);
+                  processes.describe(processes.process_of(b)), refusal, kAdvice);
   }
   [[nodiscard]] std::string new_ids() const {
     UniqueId ids[2] = {};
@@ -212,12 +218,12 @@ class Group final : public CommunicatorGroup {
     };
     const auto made = std::make_shared<Made>();
     const auto task = [made, f = library_.functions, gpu = gpu_of(rank), id, name, rank,
-                       world = world()] {
+                       world = world(), max_ctas = max_ctas_] {
       MUO_CUDA_CHECK(cudaSetDevice(gpu));
       cuda::reserve_for_collectives(gpu, kMaxCtas);
       Config config;
       config.blocking = 1;
-      config.max_ctas = kMaxCtas;
+      config.max_ctas = max_ctas;
       config.comm_name = name;
       made->result = f.init_rank(&made->comm, world, id, rank, &config);
     };
@@ -237,6 +243,7 @@ class Group final : public CommunicatorGroup {
   const CommunicatorMembers members_;
   const Library library_;
   std::vector<int> gpus_;  // by local rank
+  int max_ctas_ = 0;       // of each rank
   UniqueId ids_[2] = {};
   std::atomic<bool> aborted_ = false;
   std::mutex mutex_;
@@ -269,29 +276,25 @@ void NcclCommunicator::check() const {
 }
 
 void NcclCommunicator::connect(Device& device) {
+  scratch_ = device.allocate(bf16_scratch_bytes(world()), "NCCL's sums of bf16");
   const std::unique_ptr<Stream> stream = device.make_stream(StreamPriority::kHigh);
   const std::int64_t bytes = world() * static_cast<std::int64_t>(sizeof(float));
   const std::unique_ptr<Buffer> memory = device.allocate(2 * bytes, "connecting NCCL");
   const Tensor in{memory->data(), {world()}, DType::kF32, rank()};
   const Tensor out{memory->data() + bytes, {world()}, DType::kF32, rank()};
+  // Barriers, as allocating and freeing memory, here or by NCCL as it connects, may wait for this
+  // GPU, where NCCL waits for a peer's, and so block that one's start.
+  group_.world_barrier();
   for (const std::shared_ptr<Handle>& handle : {graph_, eager_})
-    for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllToAll})
+    for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllToAll}) {
       enqueue_on(*handle, *stream,
                  {.kind = kind, .count = world(), .dtype = DType::kF32, .out = out, .in = in});
-  stream->synchronize();
-  // A barrier first: freeing memory may wait for this GPU, whose NCCL waits for a peer's, and so
-  // block that one's start.
-  group_.world_barrier();
+      stream->synchronize();
+      group_.world_barrier();
+    }
 }
 
 void NcclCommunicator::enqueue(Stream& stream, const Collective& collective) {
-  const bool sums = collective.kind == CollectiveKind::kReduceScatter ||
-                    collective.kind == CollectiveKind::kAllReduce ||
-                    collective.kind == CollectiveKind::kReduce;
-  if (sums && collective.dtype == DType::kBF16)
-    throw InputError(concat("--comm nccl: ", collective.text(),
-                            ": NCCL would round the sum at every rank; use --gradient-wire fp32, "
-                            "or --comm peer"));
   Handle& handle = cuda::is_capturing(stream.native()) ? *graph_ : *eager_;
   enqueue_on(handle, stream, collective);
   bytes_sent_ += collective.wire_bytes;
@@ -314,6 +317,8 @@ void NcclCommunicator::enqueue_on(Handle& handle, Stream& stream, const Collecti
               concat(c.text(), " on rank ", rank()))
 
 void NcclCommunicator::issue(Comm comm, Stream& stream, const Collective& c) const {
+  if (c.dtype == DType::kBF16 && is_sum(c.kind))
+    return add_bf16({group_.library(), comm, rank(), world(), scratch_->data()}, stream, c);
   const Type type = type_of(c.dtype);
   const NativeStream native = stream.native();
   switch (c.kind) {
@@ -349,29 +354,6 @@ void NcclCommunicator::issue(Comm comm, Stream& stream, const Collective& c) con
   }
 }
 
-// A group of NCCL calls issued as one. After an error no group stays open.
-class Grouped {
- public:
-  explicit Grouped(const Functions& functions) : functions_(functions) {}
-  ~Grouped() {
-    if (open_) static_cast<void>(functions_.group_end());
-  }
-  Grouped(const Grouped&) = delete;
-  Grouped& operator=(const Grouped&) = delete;
-  [[nodiscard]] Result start() {
-    const Result result = functions_.group_start();
-    open_ = result == Result::kSuccess;
-    return result;
-  }
-  [[nodiscard]] Result end() {
-    open_ = false;
-    return functions_.group_end();
-  }
-
- private:
-  const Functions& functions_;
-  bool open_ = false;
-};
 #define MUO_GROUPED(call, name) \
   nccl::check(group_.library(), call, name, comm, concat(c.text(), " on rank ", rank()))
 

@@ -11,9 +11,8 @@ namespace muo::nccl {
 // work by events.
 //
 // Departures from communicator.h:
-// - Sums run in the order of NCCL's ring, which is the same in every run (nccl_library.h), in the
-// vector's dtype: fp32 and fp64. NCCL rounds bf16 at every rank and cannot output fp32, so a bf16
-// sum is an InputError that names `--comm peer` and fp32 on the wire as remedies.
+// - Sums of fp32 and fp64 run in the order of NCCL's ring, which is the same in every run
+// (nccl_library.h); sums of bf16 are those of communicator.h (nccl_bf16.h).
 // - Ranks that enter different collectives get no error: they hang until they are aborted.
 // - bytes_sent() counts at enqueue: a captured collective counts once, however often it is
 // replayed.

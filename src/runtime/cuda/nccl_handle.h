@@ -16,6 +16,30 @@ namespace muo::nccl {
 void check(const Library& library, Result result, const char* function, Comm comm,
            const std::string& what);
 
+// A group of NCCL calls issued as one. After an error no group stays open.
+class Grouped {
+ public:
+  explicit Grouped(const Functions& functions) : functions_(functions) {}
+  ~Grouped() {
+    if (open_) static_cast<void>(functions_.group_end());
+  }
+  Grouped(const Grouped&) = delete;
+  Grouped& operator=(const Grouped&) = delete;
+  [[nodiscard]] Result start() {
+    const Result result = functions_.group_start();
+    open_ = result == Result::kSuccess;
+    return result;
+  }
+  [[nodiscard]] Result end() {
+    open_ = false;
+    return functions_.group_end();
+  }
+
+ private:
+  const Functions& functions_;
+  bool open_ = false;
+};
+
 // Runs `task` on a new thread and waits for it as long as `patient` returns true. False if the task
 // is still running then, possibly for ever. For calls of NCCL that wait for the GPU, or for peers
 // that may be gone.

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -71,6 +72,11 @@ Library load(const char* path) {
     library.missing = concat("NCCL ", version_text(library.version), " (", path, ") lacks ", lacks,
                              ": reinstall it", kAdvice);
   return library;
+}
+
+bool may_share_gpus(const Library& library) {
+  const char* set = std::getenv(kSharingVariable);  // NOLINT(concurrency-mt-unsafe)
+  return library.version >= kOldestSharingVersion && set != nullptr && std::string_view(set) == "1";
 }
 
 void set_environment() {

@@ -101,6 +101,11 @@ struct Library {
 // Loads the library for the life of the process. `path`: as for dlopen.
 Library load(const char* path);
 
+// Several ranks on one GPU: since this version, if the variable is 1 in the environment.
+inline constexpr int kOldestSharingVersion = 23000;
+inline constexpr const char* kSharingVariable = "NCCL_MULTI_RANK_GPU_ENABLE";
+bool may_share_gpus(const Library& library);
+
 // Sets environment variables that NCCL reads when the first communicator is made, except those
 // already set. A fixed algorithm and protocol, and no NVLS, whose order depends on memory
 // addresses, give the same sums in every run. A communicator is used either by graphs or eagerly,

@@ -6,6 +6,7 @@
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/nccl_communicator.h"
+#include "runtime/cuda/nvml.h"
 #include "runtime/cuda/peer_access.h"
 #include "runtime/cuda/peer_communicator.h"
 #include "runtime/cuda/probe.h"
@@ -128,6 +129,7 @@ const BackendPlugin kPlugin{.missing = missing,
                             .describe = describe,
                             .available_memory = available_memory,
                             .total_memory = total_memory,
+                            .read_power = cuda::read_power,
                             .no_peer_access = no_peer_access,
                             .make_device = make_device,
                             .make_communicators = make_communicators,

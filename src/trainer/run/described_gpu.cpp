@@ -19,14 +19,16 @@ constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 // Figures from NVIDIA's data sheets and architecture papers; memory as CUDA reports it.
 constexpr std::array kGpus = {
-    DescribedGpu{"h100", "NVIDIA H100 80GB HBM3", 132, 989e12, 67e12, 3.35e12, 79 * kGiB, true},
-    DescribedGpu{"h200", "NVIDIA H200", 132, 989e12, 67e12, 4.8e12, 139 * kGiB, true},
-    DescribedGpu{"b200", "NVIDIA B200", 148, 2250e12, 75e12, 7.7e12, 178 * kGiB},
-    DescribedGpu{"a100", "NVIDIA A100-SXM4-80GB", 108, 312e12, 19.5e12, 2.039e12, 79 * kGiB},
-    DescribedGpu{"rtx4090", "NVIDIA GeForce RTX 4090", 128, 165.2e12, 82.6e12, 1.008e12,
-                 23 * kGiB + kGiB / 2},
-    DescribedGpu{"rtx5090", "NVIDIA GeForce RTX 5090", 170, 209.5e12, 104.8e12, 1.792e12,
-                 31 * kGiB + kGiB / 3},
+    DescribedGpu{"h100", "NVIDIA H100 80GB HBM3", 132, 989e12, 67e12, 1.83e9, 3.35e12, 700,
+                 79 * kGiB, true},
+    DescribedGpu{"h200", "NVIDIA H200", 132, 989e12, 67e12, 1.83e9, 4.8e12, 700, 139 * kGiB, true},
+    DescribedGpu{"b200", "NVIDIA B200", 148, 2250e12, 75e12, 1.86e9, 7.7e12, 1000, 178 * kGiB},
+    DescribedGpu{"a100", "NVIDIA A100-SXM4-80GB", 108, 312e12, 19.5e12, 1.41e9, 2.039e12, 400,
+                 79 * kGiB},
+    DescribedGpu{"rtx4090", "NVIDIA GeForce RTX 4090", 128, 165.2e12, 82.6e12, 2.52e9, 1.008e12,
+                 450, 23 * kGiB + kGiB / 2},
+    DescribedGpu{"rtx5090", "NVIDIA GeForce RTX 5090", 170, 209.5e12, 104.8e12, 2.41e9, 1.792e12,
+                 575, 31 * kGiB + kGiB / 3},
 };
 
 constexpr int kMaxGpus = 256;

@@ -16,9 +16,11 @@ struct DescribedGpu {
   std::string_view name;    // h100
   std::string_view device;  // CUDA's name for the GPU
   int multiprocessors = 0;
-  double flops = 0;         // per second: dense, bf16 with fp32 sums
-  double fp32_flops = 0;    // per second: without tensor cores
+  double flops = 0;       // per second: dense, bf16 with fp32 sums
+  double fp32_flops = 0;  // per second: without tensor cores
+  double clock = 0;  // Hz, for which `flops` are stated: flops / multiprocessors / FLOP a clock
   double memory_rate = 0;   // bytes per second
+  double power = 0;         // watts: its default limit
   std::int64_t memory = 0;  // bytes
   bool is_hopper = false;   // kernels/fused_product.h, kernels/attention_choice.h
 

@@ -356,12 +356,6 @@ class Resolver {
       throw InputError(
           "--gradient-wire fp32: gradients of --gradient-dtype bf16 are sent unconverted: give "
           "bf16");
-    if (formats.gradient_wire == DType::kBF16 && run_.world() > 1 &&
-        run_.group.communicator == CommunicatorKind::kNccl)
-      throw input_error(
-          "--gradient-{} bf16: NCCL would round at every hop: give fp32, or --comm peer, which "
-          "sums in fp32",
-          bf16_gradients ? "dtype" : "wire");
     if (formats.split_masters && run_.model.dtype == DType::kF32)
       throw InputError(
           "--master-weights split: with --dtype fp32 the master is the weight itself: give --dtype "

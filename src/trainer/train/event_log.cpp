@@ -48,18 +48,22 @@ void EventLog::configuration(std::string_view config, const std::vector<Hparam>&
   file_.write(hparams_start_event(now, hparams));
 }
 
-void EventLog::train(const MetricsRecord& record, double step_ms, double tokens_per_s,
-                     std::optional<double> mfu) {
+void EventLog::train(const MetricsRecord& record, const StepSpeed& speed) {
   std::vector<Scalar> scalars = {{"train/loss", record.loss},
                                  {"train/lr_multiplier", record.lr_multiplier},
                                  {"train/muon_momentum", record.muon_momentum},
                                  {"train/muon_weight_decay", record.muon_weight_decay},
                                  {"train/grad_norm", record.grad_norm},
-                                 {"train/step_ms", step_ms},
-                                 {"train/tokens_per_s", tokens_per_s}};
+                                 {"train/step_ms", speed.step_ms},
+                                 {"train/tokens_per_s", speed.tokens_per_s}};
   if (bytes_per_token_ > 0)
     scalars.push_back({"train/bpb", record.loss / std::log(2.0) / bytes_per_token_});
-  if (mfu) scalars.push_back({"train/mfu", *mfu});
+  if (speed.mfu) scalars.push_back({"train/mfu", *speed.mfu});
+  if (speed.power) {
+    scalars.push_back({"train/watts", speed.power->watts});
+    scalars.push_back({"train/clock_mhz", speed.power->clock_mhz});
+    scalars.push_back({"train/joules", speed.power->joules});
+  }
   file_.write(scalars_event({wall_time(), record.step}, scalars));
 }
 

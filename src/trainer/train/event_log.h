@@ -12,6 +12,7 @@
 #include "trainer/run/run_config.h"
 #include "trainer/train/event_file.h"
 #include "trainer/train/event_messages.h"
+#include "trainer/train/log_lines.h"
 #include "trainer/train/update_sizes.h"
 
 namespace muo::trainer {
@@ -26,8 +27,7 @@ class EventLog {
 
   // Writes the options as HPARAMS and config.toml as text.
   void configuration(std::string_view config, const std::vector<Hparam>& hparams);
-  void train(const MetricsRecord& record, double step_ms, double tokens_per_s,
-             std::optional<double> mfu);
+  void train(const MetricsRecord& record, const StepSpeed& speed);
   void update(const UpdateSizes& sizes);
   void eval(std::int64_t step, double val_loss, std::optional<double> val_bpb);
   void sample(std::int64_t step, std::string_view text);

@@ -5,9 +5,13 @@
 
 #include <cmath>
 #include <concepts>
+#include <fstream>
+#include <system_error>
 
 #include "base/check.h"
+#include "base/durable_files.h"
 #include "base/json_text.h"
+#include "base/strict_json.h"
 
 namespace muo::trainer {
 namespace {
@@ -39,10 +43,20 @@ class Line {
   bool nonfinite_ = false;
 };
 
+// True if a run that starts at `step` will write this record again. An evaluation or a sample at
+// `step` itself is rewritten only if it is missing (lost_work()), so an existing record is kept.
+bool will_be_rewritten(const nlohmann::json& record, std::int64_t step) {
+  if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
+    return true;  // an incomplete line of an earlier attempt
+  const auto at = record["step"].get<std::int64_t>();
+  const nlohmann::json kind = record.value("kind", nlohmann::json());
+  const bool between_steps = kind == "eval" || kind == "sample";
+  return between_steps && step > 0 ? at > step : at >= step;
+}
+
 }  // namespace
 
-std::string train_line(const MetricsRecord& record, std::int64_t tokens, double step_ms,
-                       double tokens_per_s, std::optional<double> mfu,
+std::string train_line(const MetricsRecord& record, std::int64_t tokens, const StepSpeed& speed,
                        std::string_view bad_number) {
   Line line("train");
   line.add("step", record.step);
@@ -52,9 +66,14 @@ std::string train_line(const MetricsRecord& record, std::int64_t tokens, double 
   line.add("muon_momentum", record.muon_momentum);
   line.add("muon_weight_decay", record.muon_weight_decay);
   line.add("grad_norm", record.grad_norm);
-  line.add("step_ms", step_ms);
-  line.add("tokens_per_s", tokens_per_s);
-  line.add("mfu", mfu);
+  line.add("step_ms", speed.step_ms);
+  line.add("tokens_per_s", speed.tokens_per_s);
+  line.add("mfu", speed.mfu);
+  if (speed.power) {
+    line.add("watts", speed.power->watts);
+    line.add("clock_mhz", speed.power->clock_mhz);
+    line.add("joules", speed.power->joules);
+  }
   const bool outlier = record.verdict == Verdict::kOutlier;
   if (record.committed == 0)
     line.add("skipped", std::string_view(outlier ? "outlier" : "nonfinite"));
@@ -110,6 +129,17 @@ std::string alarm_line(std::int64_t step, std::string_view kind, std::string_vie
 std::string sample_line(std::int64_t step, std::string_view text) {
   const nlohmann::ordered_json line = {{"kind", "sample"}, {"step", step}, {"text", text}};
   return json_text(line);
+}
+
+void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return;  // a pipe or /dev/null has no records
+  std::ifstream in(file);
+  std::string kept;
+  for (std::string line; std::getline(in, line);)
+    if (!will_be_rewritten(try_strict_json(line), step) && !in.eof()) kept += line + '\n';
+  if (kept.size() == std::filesystem::file_size(file)) return;
+  replace_file(file, kept);
 }
 
 }  // namespace muo::trainer

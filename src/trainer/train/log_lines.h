@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,7 +15,10 @@ namespace muo::trainer {
 // null, with "nonfinite" true; an unknown number (no text, no peak) is null without "nonfinite".
 
 // {"kind":"train","step":..,"tokens":..,"loss":..,"lr_multiplier":..,"muon_momentum":..,
-//  "muon_weight_decay":..,"grad_norm":..,"step_ms":..,"tokens_per_s":..,"mfu":..}
+//  "muon_weight_decay":..,"grad_norm":..,"step_ms":..,"tokens_per_s":..,"mfu":..,
+//  "watts":..,"clock_mhz":..,"joules":..}
+// The last three are there if the devices' driver reports their energy: means of a device over the
+// last second or more, and the energy of this step on all devices.
 // A step that is not ordinary also has "skipped":"nonfinite" or "outlier" if its update was not
 // committed, "bad_number":".." if the non-finite value is known, "loss_deviations":.. and
 // "norm_deviations":.. if it is an outlier, and "gradient_scale":.. if it was clipped.
@@ -22,8 +26,15 @@ namespace muo::trainer {
 // second, as a fraction of the devices' peak, which is the maker's figure for a GPU and measured at
 // the start for a CPU. Masked pairs of attention count as computed, so mfu can exceed the real
 // utilization.
-std::string train_line(const MetricsRecord& record, std::int64_t tokens, double step_ms,
-                       double tokens_per_s, std::optional<double> mfu,
+struct StepSpeed {
+  double step_ms = 0, tokens_per_s = 0;
+  std::optional<double> mfu = {};
+  struct Power {
+    double watts = 0, clock_mhz = 0, joules = 0;
+  };
+  std::optional<Power> power = {};
+};
+std::string train_line(const MetricsRecord& record, std::int64_t tokens, const StepSpeed& speed,
                        std::string_view bad_number = {});
 
 // {"kind":"eval","step":..,"val_loss":..,"val_bpb":..}
@@ -44,5 +55,9 @@ std::string alarm_line(std::int64_t step, std::string_view kind, std::string_vie
 
 // {"kind":"sample","step":..,"text":".."}; bytes of `text` that are not UTF-8 become U+FFFD.
 std::string sample_line(std::int64_t step, std::string_view text);
+
+// Removes from metrics.jsonl the records that a run which starts at `step` writes again: a resumed
+// run repeats the steps after its checkpoint. Throws WriteError.
+void drop_records_from(const std::filesystem::path& file, std::int64_t step);
 
 }  // namespace muo::trainer

@@ -58,30 +58,6 @@ struct Summary {};
 struct Sync {};
 using Item = std::variant<TrainItem, UpdateSizes, EvalItem, SampleItem, NoteItem, Summary, Sync>;
 
-// True if a run that starts at `step` will write this record again. An evaluation or a sample at
-// `step` itself is rewritten only if it is missing (lost_work()), so an existing record is kept.
-bool will_be_rewritten(const nlohmann::json& record, std::int64_t step) {
-  if (!record.is_object() || !record.contains("step") || !record["step"].is_number_integer())
-    return true;  // an incomplete line of an earlier attempt
-  const auto at = record["step"].get<std::int64_t>();
-  const nlohmann::json kind = record.value("kind", nlohmann::json());
-  const bool between_steps = kind == "eval" || kind == "sample";
-  return between_steps && step > 0 ? at > step : at >= step;
-}
-
-// A resumed run repeats the steps after its checkpoint, so the records that an earlier attempt
-// wrote for these steps are dropped.
-void drop_records_from(const std::filesystem::path& file, std::int64_t step) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error)) return;  // a pipe or /dev/null has no records
-  std::ifstream in(file);
-  std::string kept;
-  for (std::string line; std::getline(in, line);)
-    if (!will_be_rewritten(try_strict_json(line), step) && !in.eof()) kept += line + '\n';
-  if (kept.size() == std::filesystem::file_size(file)) return;
-  replace_file(file, kept);
-}
-
 std::string skipped_text(const MetricsRecord& record) {
   return fmt::format("{} of {} updates skipped", record.step + 1 - record.updates, record.step + 1);
 }
@@ -244,14 +220,15 @@ class Logger::Impl {
   void show(const TrainItem& item) {
     const MetricsRecord& record = item.record;
     const double tokens_per_s = static_cast<double>(options_.tokens.per_step) * 1000 / item.step_ms;
+    const StepSpeed speed{.step_ms = item.step_ms,
+                          .tokens_per_s = tokens_per_s,
+                          .mfu = mfu_at(tokens_per_s),
+                          .power = power_of(item.step_ms)};
     const bool last = is_last(record.step);
     const bool odd = record.verdict != Verdict::kOrdinary;
     if (is_due(record.step) || odd) {
-      show_events([&](EventLog& events) {
-        events.train(record, item.step_ms, tokens_per_s, mfu_at(tokens_per_s));
-      });
-      append(train_line(record, options_.tokens.before(record.step + 1), item.step_ms, tokens_per_s,
-                        mfu_at(tokens_per_s), item.bad_number));
+      show_events([&](EventLog& events) { events.train(record, speed); });
+      append(train_line(record, options_.tokens.before(record.step + 1), speed, item.bad_number));
     }
     ++steps_;
     seconds_ += item.step_ms / 1000;
@@ -302,6 +279,7 @@ class Logger::Impl {
   }
 
   void show(const EvalItem& item) {
+    if (options_.power != nullptr) options_.power->take();  // excludes the evaluation
     const auto bpb = item.bpb < 0 ? std::nullopt : std::optional(item.bpb);
     show_events([&](EventLog& events) { events.eval(item.step, item.loss, bpb); });
     append(eval_line(item.step, item.loss, bpb));
@@ -399,6 +377,16 @@ class Logger::Impl {
     if (now - memory_seen_ < std::chrono::seconds(1)) return memory_;
     memory_seen_ = now;
     return memory_ = resident_memory().value_or(0);
+  }
+
+  [[nodiscard]] std::optional<StepSpeed::Power> power_of(double step_ms) {
+    if (options_.power == nullptr) return std::nullopt;
+    if (steps_ == 0) options_.power->take();  // excludes the start
+    const std::optional<PowerUse> use = options_.power->recent(options_.power_every);
+    if (!use) return std::nullopt;
+    return StepSpeed::Power{.watts = use->watts(),
+                            .clock_mhz = use->clock_mhz,
+                            .joules = use->watts() * options_.devices * step_ms / 1000};
   }
 
   [[nodiscard]] std::optional<double> mfu_at(double tokens_per_s) const {

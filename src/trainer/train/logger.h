@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "kernels/metrics.h"
+#include "runtime/power_meter.h"
 #include "trainer/run/token_count.h"
 #include "trainer/train/alarms.h"
 #include "trainer/train/update_sizes.h"
@@ -42,7 +43,10 @@ struct LoggerOptions {
   bool alarms = true;
   // Share of a step spent on data above which an alarm is raised.
   double max_waiting = Alarms::kMaxWaiting;
-  std::int64_t device_memory = 0;  // in bytes, for the status line; 0: the process's memory
+  std::int64_t device_memory = 0;          // in bytes, for the status line; 0: the process's memory
+  std::shared_ptr<PowerMeter> power = {};  // of this process's devices; null: not logged
+  std::chrono::milliseconds power_every{1000};  // drivers' counters are coarse
+  int devices = 1;  // of all processes; those of other processes are assumed to use as much
 };
 
 // Writes metrics.jsonl, TensorBoard's events, output.log and the terminal on a thread of its own.

@@ -99,7 +99,10 @@ TEST_F(EventLogTest, BeginsWithVersionAndStart) {
 }
 
 TEST_F(EventLogTest, HasEveryNumberOfAStep) {
-  log()->train(record_of(7), 500, 2000, 0.5);
+  log()->train(record_of(7), {.step_ms = 500,
+                              .tokens_per_s = 2000,
+                              .mfu = 0.5,
+                              .power = StepSpeed::Power{600, 1500, 300}});
   const ReadEvent step = read_events(file()).back();
   EXPECT_EQ(step.step, 7);
   EXPECT_THAT(step.scalars,
@@ -109,7 +112,8 @@ TEST_F(EventLogTest, HasEveryNumberOfAStep) {
                   std::pair("train/muon_weight_decay", 0.28F), std::pair("train/grad_norm", 0.1F),
                   std::pair("train/step_ms", 500.0F), std::pair("train/tokens_per_s", 2000.0F),
                   std::pair("train/bpb", static_cast<float>(2.5 / std::log(2.0) / 1.25)),
-                  std::pair("train/mfu", 0.5F)));
+                  std::pair("train/mfu", 0.5F), std::pair("train/watts", 600.0F),
+                  std::pair("train/clock_mhz", 1500.0F), std::pair("train/joules", 300.0F)));
 }
 
 TEST_F(EventLogTest, HasTheSizeOfEveryGroupsUpdate) {
@@ -132,7 +136,7 @@ TEST_F(EventLogTest, OmitsUnknownAndKeepsNonFiniteNumbers) {
   MetricsRecord record = record_of(7);
   record.loss = std::nan("");
   record.grad_norm = 1e300;
-  events.train(record, 500, 2000, {});
+  events.train(record, {.step_ms = 500, .tokens_per_s = 2000});
   events.eval(8, 1.5, {});
   const std::vector<ReadEvent> read = read_events(file());
   for (const auto& [tag, value] : read[2].scalars) {

@@ -56,7 +56,7 @@ std::vector<json> lines_of(const std::filesystem::path& file) {
 }
 
 TEST(MetricsLine, HasTheKeysInOrder) {
-  EXPECT_EQ(train_line(record_of(7), 8192, 12.5, 655360, 0.5),
+  EXPECT_EQ(train_line(record_of(7), 8192, {.step_ms = 12.5, .tokens_per_s = 655360, .mfu = 0.5}),
             R"({"kind":"train","step":7,"tokens":8192,"loss":2.5,"lr_multiplier":0.025,)"
             R"("muon_momentum":0.85,"muon_weight_decay":0.28,"grad_norm":0.1,"step_ms":12.5,)"
             R"("tokens_per_s":655360,"mfu":0.5})");
@@ -92,7 +92,8 @@ TEST(MetricsLine, IsValidJsonWhateverTheNumbers) {
     record.loss = value;
     record.grad_norm = value;
     record.muon_momentum = static_cast<float>(value);
-    const json line = json::parse(train_line(record, 1, value, value, value));
+    const json line =
+        json::parse(train_line(record, 1, {.step_ms = value, .tokens_per_s = value, .mfu = value}));
     EXPECT_EQ(line["loss"].is_null(), !std::isfinite(value));
     EXPECT_EQ(line["mfu"].is_null(), !std::isfinite(value));
     if (std::isfinite(value)) {
@@ -105,7 +106,7 @@ TEST(MetricsLine, IsValidJsonWhateverTheNumbers) {
 }
 
 TEST(MetricsLine, UnknownNumbersAreNullButNotNonfinite) {
-  const json line = json::parse(train_line(record_of(1), 1, 1, 1, {}));
+  const json line = json::parse(train_line(record_of(1), 1, {}));
   EXPECT_TRUE(line["mfu"].is_null());
   EXPECT_FALSE(line.contains("nonfinite"));
   EXPECT_TRUE(json::parse(eval_line(1, 1, {}))["val_bpb"].is_null());
@@ -197,13 +198,24 @@ TEST_F(LoggerTest, FlushFailsIfTheDiskCannotBeWritten) {
   EXPECT_THROW(logger.close(), WriteError);
 }
 
-TEST_F(LoggerTest, ComputesMfuOfAKnownPeak) {
+TEST_F(LoggerTest, LogsMfuOfAKnownPeakAndPowerWhereTheDriverReportsEnergy) {
+  const BackendPlugin plugin{.read_power = [](int index) {
+    static double joules = 0;
+    return std::optional(PowerReading{.joules = ++joules, .clock_mhz = 1500.0 + 100 * index});
+  }};
   options_.flops_per_token = 1e6;
   options_.peak_flops = 8e9;
+  options_.power = std::make_shared<PowerMeter>(GroupOptions{.world = 2, .plugin = &plugin});
+  options_.power_every = {};
+  options_.devices = 4;  // two in another process
   Logger logger(options_);
   logger.train(record_of(0), 500);
   logger.close();
-  EXPECT_DOUBLE_EQ(lines().at(0)["mfu"].get<double>(), 2000 * 1e6 / 8e9);
+  const json line = lines().at(0);
+  EXPECT_DOUBLE_EQ(line["mfu"].get<double>(), 2000 * 1e6 / 8e9);
+  EXPECT_EQ(line["clock_mhz"], 1550);
+  EXPECT_GT(line["watts"], 0);
+  EXPECT_DOUBLE_EQ(line["joules"].get<double>(), 4 * line["watts"].get<double>() * 0.5);
 }
 
 TEST_F(LoggerTest, SummarizesStepsTokensFlopsTimeAndMfu) {
@@ -256,7 +268,7 @@ TEST_F(LoggerTest, LogsUpdatesWithTheStepsAndMatricesIfGiven) {
 TEST_F(LoggerTest, AResumedRunReplacesWhatItRepeats) {
   std::string before;
   for (std::int64_t step = 0; step < 6; ++step)
-    before += train_line(record_of(step), step, 1, 1, {}) + "\n" + eval_line(step, 1, 1.0) + "\n";
+    before += train_line(record_of(step), step, {}) + "\n" + eval_line(step, 1, 1.0) + "\n";
   test::write_file(options_.metrics, before + R"({"kind":7,"step":5}
 {"kind":"train","st)");
   options_.first_step = 4;

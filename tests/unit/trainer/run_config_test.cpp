@@ -428,16 +428,6 @@ TEST(RunConfig, StrategiesWithUnshardedGradientsRejectShardingThem) {
   }
 }
 
-TEST(RunConfig, NcclRefusesToSumBf16BeforeAnyWork) {
-  const test::SimtForCuda simt;
-  TrainOptions options = two_devices();
-  options.devices.backend = Backend::kCuda;
-  options.numbers.gradient_wire = DType::kBF16;
-  EXPECT_THAT(error_of(options), HasSubstr("--gradient-wire bf16"));
-  options.devices.comm = Comm::kPeer;
-  EXPECT_EQ(resolve(options, corpus()).group.communicator, CommunicatorKind::kPeer);
-}
-
 TEST(RunConfig, OnlyHostDevicesShareReplicas) {
   const auto common = [](const TrainOptions& options) {
     const RunConfig config = resolve(options, corpus());

@@ -419,6 +419,9 @@ function addPage() {
   addCharts(section("speed", "Speed"), [
     seriesChart("tokens", "tokens_per_s", "Tokens per second", { axis: "tokens/s", layout: { yaxis: { rangemode: "tozero" } } }),
     seriesChart("mfu", "mfu", "MFU: share of the devices' peak", { axis: "MFU", layout: { yaxis: { tickformat: ".0%", rangemode: "tozero" } } }),
+    seriesChart("power", "watts", "Power of a device", { axis: "W", layout: { yaxis: { rangemode: "tozero" } } }),
+    seriesChart("clock", "clock_mhz", "Clock of the devices", { axis: "MHz", layout: { yaxis: { rangemode: "tozero" } } }),
+    seriesChart("energy", "joules", "Energy of a step", { axis: "J", layout: { yaxis: { rangemode: "tozero" } } }),
   ]);
   addCharts(section("stability", "Gradients"), [
     NORM, seriesChart("clipping", "gradient_scale", "Scale of clipped gradients", { axis: "scale" }),
