@@ -28,7 +28,7 @@ DECODER = "Decoder.ReplayIs*:Decoder.AStepGoesOn*:Decoder.AFullRow*:Decoder.ALon
 SAME_BITS = ("--deterministic", "on")
 # Deadline of a rank that waits for another.
 DEADLINE = {"MUO_PEER_DEADLINE_MS": "120000" if REHEARSAL else "5000"}
-# What NCCL requires for several ranks on one GPU, and the version of its stand-in in a rehearsal.
+# Allows NCCL several ranks on one GPU, and sets the version that its stand-in reports in a rehearsal.
 ONE_GPU = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_STAND_IN_VERSION": "23007"}
 ON_BACKEND = {"MUO_TEST_BACKEND": BACKEND, **DEADLINE}
 SINGLE = ["--backend", "cuda", "--devices", "1"]

@@ -217,7 +217,7 @@ int train(const trainer::TrainOptions& options, const trainer::LaunchedWorld* wo
     logging = trainer::open_process_log(processes->process(), config, opened, seen_by_all);
   if (config.group.plugin != nullptr) {
     logging.device_memory = planned.memory.rank_bytes(config.world()) * config.world();
-    logging.power = std::make_shared<PowerMeter>(config.group);
+    if (first) logging.power = std::make_shared<PowerMeter>(config.group);
     logging.devices = config.world() / config.group.ranks_per_device;
   }
   trainer::RunFiles files(config, std::move(opened), logging, processes);

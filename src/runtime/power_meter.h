@@ -7,7 +7,7 @@
 
 namespace muo {
 
-// What devices consumed in some time.
+// Energy and clock of some devices over a period.
 struct PowerUse {
   int devices = 0;  // 0: unknown
   double seconds = 0;
@@ -32,8 +32,8 @@ class PowerMeter {
   // Returns the use since the last call, or since construction. Empty on the host, and if a driver
   // does not report the energy of a device.
   std::optional<PowerUse> take();
-  // The result of the last of these calls that followed a call of either kind by `period` or more;
-  // such a call takes. Empty before.
+  // Measures anew if `period` has passed since the last measurement, else returns the result of the
+  // last such call. Empty before the first.
   std::optional<PowerUse> recent(std::chrono::milliseconds period);
 
  private:

@@ -38,7 +38,7 @@ struct StepTimes {
   // Seconds per step: mean of consecutive steps, from the start of the first rank to the end of the
   // last.
   double step = 0;
-  // Of all devices, during these steps; empty if a driver does not report it.
+  // Energy and clock of all devices during these steps; empty if a driver does not report them.
   std::optional<PowerUse> power;
   // By rank: median seconds that the host takes to enqueue a step; 0 on the host backend.
   std::vector<double> launch;

@@ -83,7 +83,7 @@ void apply_row(GpuRates& rates, const nlohmann::json& row, Measured& measured) {
   }
   if (!row.contains("tflops")) return;
   const double flops = 1e12 * positive(row, "tflops");
-  // As a factor of times.
+  // Times are multiplied by this to convert them from the row's clock to rate_clock.
   const double clock =
       row.contains("clock_mhz") ? 1e6 * positive(row, "clock_mhz") / rates.rate_clock : 1;
   // FLOPs with a document mask depend on the documents, and a step lists rotary as its own

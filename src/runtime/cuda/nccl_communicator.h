@@ -6,7 +6,7 @@
 
 namespace muo::nccl {
 
-// Collectives of NCCL, with one GPU per rank. A rank has two NCCL communicators: one for
+// Collectives of NCCL. A rank has two NCCL communicators: one for
 // collectives in graphs, one for eager ones, as NCCL would otherwise order each replay after eager
 // work by events.
 //
@@ -22,7 +22,7 @@ namespace muo::nccl {
 // gone: what waits for it ends by abort().
 //
 // Throws InputError if NCCL is missing or too old; join() throws it if ranks share a GPU, detected
-// across processes by UUID.
+// across processes by UUID, unless may_share_gpus().
 std::unique_ptr<CommunicatorGroup> make_nccl_communicators(const CommunicatorMembers& members);
 
 }  // namespace muo::nccl

@@ -7,23 +7,18 @@
 #include <utility>
 
 #include "base/check.h"
+#include "runtime/cuda/find_function.h"
 
 namespace muo::nccl {
 namespace {
 
 constexpr const char* kAdvice = "; or use --comm peer";
 
-template <class Function>
-bool find(void* library, const char* name, Function*& function) {
-  function = reinterpret_cast<Function*>(dlsym(library, name));
-  return function != nullptr;
-}
-
 // The first function that the library lacks, or null.
 const char* find_all(void* library, Functions& f) {
   const char* lacks = nullptr;
   const auto get = [&](const char* name, auto*& function) {
-    if (!find(library, name, function) && lacks == nullptr) lacks = name;
+    if (!cuda::find_function(library, name, function) && lacks == nullptr) lacks = name;
   };
   get("ncclGetVersion", f.get_version);
   get("ncclGetUniqueId", f.get_unique_id);

@@ -4,7 +4,9 @@
 
 #include <map>
 #include <mutex>
+#include <string>
 
+#include "runtime/cuda/find_function.h"
 #include "runtime/cuda/gpu_identity.h"
 
 struct nvmlDevice_st;  // NVML's own
@@ -30,9 +32,7 @@ struct Nvml {
     void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == nullptr) return;
     const auto find = [library](const char* name, auto*& function) {
-      function =
-          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-      return function != nullptr;
+      return find_function(library, name, function);
     };
     works = find("nvmlInit_v2", init) && find("nvmlDeviceGetHandleByUUID", handle_by_uuid) &&
             find("nvmlDeviceGetTotalEnergyConsumption", energy) &&
