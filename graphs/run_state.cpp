@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <string>
 
 #include "graphs/capture.h"
@@ -49,6 +50,7 @@ RunState::RunState(RankContext& rank, const RunSetup& setup, const std::vector<P
       setup_(setup),
       params_(params),
       read_counts_(rank.device, {sizeof(CountsRead)}, DType::kBytes, "counts"),
+      pace_(rank.device, {sizeof(Pace)}, DType::kBytes, "pace"),
       read_fingerprints_(rank.device, fingerprints.shape, DType::kI64, "fingerprints") {
   if (setup.step_only) return;
   const PassWeights of_pass{weights, update.shards_weights() ? &update : nullptr};
@@ -101,6 +103,14 @@ void RunState::reset(const HyperParameters& hyper) {
   rank_.wait(rank_.compute);
   clear_ring();
   set_counts({});
+}
+
+// The buffer is free: before any other step is asked for, the host has waited for the copies of the
+// last one, which follow the copy of its pace.
+void RunState::set_pace(const Pace& pace) {
+  *pace_.tensor().as_struct<Pace>() = pace;
+  rank_.compute.copy(update.hyper().elements(offsetof(HyperParameters, pace), sizeof(Pace)),
+                     pace_.tensor());
 }
 
 void RunState::set_counts(const Counts& counts) {

@@ -37,6 +37,8 @@ class RunState {
   // Restarts before the first step: counters and optimizer state become zero, weights stay, and the
   // hyper-parameters are set. Captured graphs stay valid. Returns when this is done.
   void reset(const HyperParameters& hyper);
+  // Replaces the pace from the next step on. Call it at most once before each step.
+  void set_pace(const Pace& pace);
   // A run's state besides its tensors: batches consumed, updates committed, loss statistics.
   struct Counts {
     std::int64_t step = 0;
@@ -80,7 +82,8 @@ class RunState {
   RankContext& rank_;
   const RunSetup& setup_;
   const std::vector<ParamSpec>& params_;
-  PinnedTensor read_counts_;        // a CountsRead
+  PinnedTensor read_counts_;  // a CountsRead
+  PinnedTensor pace_;
   PinnedTensor read_fingerprints_;  // shaped like `fingerprints`
 };
 

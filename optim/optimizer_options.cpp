@@ -26,6 +26,7 @@ HyperParameters make_hyper_parameters(const OptimizerOptions& optimizer, const G
   hyper.iterations = iterations;
   hyper.warmup_steps = optimizer.warmup_steps;
   hyper.warmdown_steps = std::llrint(optimizer.warmdown_ratio * static_cast<double>(iterations));
+  hyper.warmdown_ratio = optimizer.warmdown_ratio;
   hyper.final_lr_frac = optimizer.final_lr_frac;
   hyper.max_grad_norm = guard.max_grad_norm;
   hyper.outlier_deviations = guard.outlier_deviations;

@@ -2,7 +2,7 @@
 # Installs missing dependencies, builds for the CPU and the GPUs of this machine, and trains. Without --data it trains a
 # small model on the C and C++ headers of this machine, with configs/quick.toml, or configs/quick_gpu.toml on GPUs.
 #   scripts/train.sh [options of `muograph train`]
-# e.g. scripts/train.sh --data my.txt --num-iterations 500
+# e.g. scripts/train.sh --data my.txt --time-budget 10m
 set -euo pipefail
 here=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

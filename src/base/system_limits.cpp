@@ -246,6 +246,7 @@ std::string refused_thread_text(const fs::path& root) {
 }
 
 std::optional<std::int64_t> resident_memory() { return status_bytes("VmRSS:"); }
+std::optional<std::int64_t> peak_resident_memory() { return status_bytes("VmHWM:"); }
 std::optional<std::int64_t> anonymous_memory() { return status_bytes("RssAnon:"); }
 
 }  // namespace muo

@@ -44,9 +44,10 @@ struct CpuQuota {
 [[nodiscard]] std::optional<std::int64_t> number_in_file(const std::filesystem::path& file,
                                                          std::string_view key = "");
 
-// Resident bytes of this process (VmRSS), and the anonymous ones among them (RssAnon), which
-// exclude mapped files. Empty if /proc/self/status lacks the number.
+// Resident bytes of this process (VmRSS), the most that it has had (VmHWM), and the anonymous ones
+// among them (RssAnon), which exclude mapped files. Empty if /proc/self/status lacks the number.
 [[nodiscard]] std::optional<std::int64_t> resident_memory();
+[[nodiscard]] std::optional<std::int64_t> peak_resident_memory();
 [[nodiscard]] std::optional<std::int64_t> anonymous_memory();
 
 }  // namespace muo

@@ -70,16 +70,26 @@ std::vector<std::string> start_notes(const trainer::SweepOptions& options,
   if (options.axes.empty() && !options.ask_tell)
     notes.emplace_back(
         "warning: no option varies: give one several values, as in --matrix-lr 0.1,0.2");
-  notes.push_back(fmt::format("model: {}, {} parameters; {} steps of {} tokens",
+  notes.push_back(fmt::format("model: {}, {} parameters; {} of {} tokens",
                               name_of(first.options.model.preset), first.parameters,
-                              first.iterations(), first.tokens_per_step()));
+                              plan.is_timed
+                                  ? kit::length_text(plan, kit::length_of(first)) + " in steps"
+                                  : fmt::format("{} steps", first.iterations()),
+                              first.tokens_per_step()));
   notes.push_back(capture_note(plan));
-  if (!plan.rungs.empty())
-    notes.push_back(fmt::format(
-        "halving{}: at step{} {} the best 1 of {} continues, up to {} steps",
-        options.halving.asynchronous ? ", asynchronous" : "", plan.rungs.size() == 2 ? "" : "s",
-        fmt::join(plan.rungs.begin(), plan.rungs.end() - 1, ", "), options.halving.factor,
-        plan.rungs.back()));
+  if (!plan.rungs.empty()) {
+    std::vector<std::string> rungs;
+    for (const std::int64_t rung : plan.rungs)
+      rungs.push_back(kit::length_text(plan, rung));
+    notes.push_back(fmt::format("halving{}: {} {} the best 1 of {} continues, up to {}{}",
+                                options.halving.asynchronous ? ", asynchronous" : "",
+                                plan.is_timed       ? "after"
+                                : rungs.size() == 2 ? "at step"
+                                                    : "at steps",
+                                fmt::join(rungs.begin(), rungs.end() - 1, ", "),
+                                options.halving.factor, rungs.back(),
+                                plan.is_timed ? "" : " steps"));
+  }
   if (!plan.warning.empty()) notes.push_back(plan.warning);
   const auto refused = std::ranges::count_if(
       plan.trials, [](const kit::Trial& trial) { return !trial.config.has_value(); });
@@ -177,7 +187,7 @@ class SweepLoop {
     shown_ = Clock::now();
     const std::vector<kit::TrialStatus> status = scheduler_.status();
     directory_.write_table(plan_, status);
-    view_.show(status, run_.running(), scheduler_.steps_left());
+    view_.show(status, run_.running(), scheduler_.length_left());
   }
 
   const kit::SweepPlan& plan_;

@@ -1,19 +1,25 @@
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <iterator>
 #include <optional>
+#include <string>
 
 #include "base/shell_word.h"
 #include "base/system_error_text.h"
+#include "base/system_limits.h"
 #include "base/terminal.h"
 #include "cli/cli.h"
+#include "cli/result_file.h"
 #include "kit/report/run_facts.h"
 #include "runtime/memory/memory_plan.h"
 #include "trainer/checkpoint/model_json.h"
@@ -54,6 +60,8 @@ void check_files(const trainer::TrainOptions& options) {
   }
   if (!options.numbers.gemm_table.empty())
     require_writable("--gemm-table", options.numbers.gemm_table);
+  if (!options.run.result.empty() && options.run.result != "-")
+    require_writable("--result", options.run.result);
 }
 
 // The most important facts, shown at the start; the others are for --verbose and output.log.
@@ -85,12 +93,19 @@ std::vector<std::string> start_lines(const trainer::RunConfig& config, const dat
           trainer::recompute_share(config) > 0
               ? fmt::format("; recomputes {}", trainer::recompute_text(config))
               : ""),
-      fmt::format(
-          "horizon: {} steps: {} tokens{}, {:.3g} FLOPs", config.iterations(), count_text(tokens),
-          config.train_tokens == 0 ? ""
-                                   : fmt::format(", {:.3g} times the training data",
-                                                 tokens / static_cast<double>(config.train_tokens)),
-          config.flops_per_token * tokens)};
+  };
+  std::string horizon;
+  if (config.options.batch.time_budget)
+    horizon = to_text(*config.options.batch.time_budget) + " of training";
+  if (config.is_bounded())
+    horizon += fmt::format(
+        "{}{} steps: {} tokens{}, {:.3g} FLOPs", horizon.empty() ? "" : ", at most ",
+        config.iterations(), count_text(tokens),
+        config.train_tokens == 0 ? ""
+                                 : fmt::format(", {:.3g} times the training data",
+                                               tokens / static_cast<double>(config.train_tokens)),
+        config.flops_per_token * tokens);
+  lines.push_back("horizon: " + horizon);
   if (config.options.run.sizes == trainer::CpuSizes::kQuick)
     lines.insert(lines.begin(), trainer::kQuickSizes);
   return lines;
@@ -122,7 +137,7 @@ void note_cost(trainer::Logger& logger, const trainer::RunConfig& config,
   constexpr double kMaxPasses = 10, kDay = 86'400;
   const double tokens = config.horizon_tokens();
   if (const double passes = tokens / static_cast<double>(config.train_tokens);
-      config.train_tokens > 0 && passes > kMaxPasses)
+      config.train_tokens > 0 && config.is_bounded() && passes > kMaxPasses)
     logger.note(fmt::format(
         "warning: {:.3g} passes over the training data, so the model may "
         "memorize it: --num-iterations {} makes {:g} passes",
@@ -182,8 +197,44 @@ trainer::PlannedRun plan_training(const trainer::TrainOptions& options, const da
   return run;
 }
 
-// Trains the run, or this process's part of it if `world` is not null.
-int train(const trainer::TrainOptions& options, const trainer::LaunchedWorld* world) {
+// The contents of --result: docs/running.md.
+nlohmann::ordered_json result_of(const trainer::PlannedRun& planned,
+                                 const trainer::TrainingRun& run, const trainer::DevicePeak& peak) {
+  const trainer::RunConfig& config = planned.config;
+  const std::int64_t done = run.steps_done;
+  const double seconds = run.seconds;
+  const double tokens = static_cast<double>(done - config.trained.steps) *
+                        static_cast<double>(config.tokens_per_step());
+  nlohmann::ordered_json out = {
+      {"state", run.decided.too_many_skipped ? "diverged"
+                : run.decided.stop != 0      ? "stopped"
+                                             : "done"},
+      {"run", config.options.run.out},
+      {"step", done},
+      {"tokens", config.token_count().before(done)},
+      {"train_seconds", seconds},
+      {"tokens_per_s", nullptr},
+      {"mfu", nullptr},
+      {"peak_memory_bytes",
+       config.group.plugin == nullptr
+           ? peak_resident_memory().value_or(0)
+           : planned.memory.rank_bytes(config.world()) * config.group.ranks_per_device},
+      {"val_loss", nullptr},
+      {"val_bpb", nullptr}};
+  if (seconds > 0) {
+    out["tokens_per_s"] = tokens / seconds;
+    if (peak.flops > 0) out["mfu"] = config.flops_per_token * tokens / seconds / peak.flops;
+  }
+  if (const std::optional<trainer::EvalResult>& last = run.last_evaluation) {
+    if (std::isfinite(last->loss)) out["val_loss"] = last->loss;
+    if (last->bpb >= 0) out["val_bpb"] = last->bpb;
+  }
+  return out;
+}
+
+// Trains the run, or this process's part of it if `world` is not null. Fills `result`.
+int train(const trainer::TrainOptions& options, const trainer::LaunchedWorld* world,
+          nlohmann::ordered_json& result) {
   ProcessGroup* const processes = options.devices.processes;
   const data::Corpus corpus =
       waiting("reading the data", [&] { return data::open_corpus(options.data); });
@@ -238,6 +289,7 @@ int train(const trainer::TrainOptions& options, const trainer::LaunchedWorld* wo
     captured.capture(corpus, &tuning);
     if (rank.rank == 0) note_all(logger, tuning.take_notes(), trainer::Verbosity::kUsual);
     trainer::train_run(captured, run);
+    if (rank.rank == 0) result = result_of(planned, run, peak);
     if (rank.rank == 0 && run.decided.too_many_skipped)
       throw Error(trainer::too_many_skipped_text(run));
   });
@@ -251,6 +303,24 @@ int train(const trainer::TrainOptions& options, const trainer::LaunchedWorld* wo
   }
   logger.close();
   return run.decided.stop == 0 ? 0 : 128 + run.decided.stop;
+}
+
+// Trains, and then writes --result, also if training fails.
+int train(const trainer::TrainOptions& options, const trainer::LaunchedWorld* world) {
+  const ProcessGroup* const processes = options.devices.processes;
+  const bool first = processes == nullptr || processes->is_first();
+  const ResultFile file(first ? options.run.result : std::string());
+  nlohmann::ordered_json result = {{"state", "failed"}};
+  try {
+    const int status = train(options, world, result);
+    file.write(result);
+    return status;
+  } catch (const std::exception& error) {
+    if (result["state"] == "done") result["state"] = "failed";
+    result["message"] = error.what();
+    file.write(result);
+    throw;
+  }
 }
 
 }  // namespace

@@ -19,6 +19,20 @@ struct AdamHyper {
   double weight_decay = 0;  // not scheduled
 };
 
+// The schedules' positions in a run whose length is a time (trainer/train/pacing.h): the share of
+// the run that is over, from 0 to 1. Each step from `from` on advances it by `per_step`.
+struct Pace {
+  std::int64_t from = -1;  // -1: the run's length is a number of steps
+  double position = 0;     // of step `from`
+  double per_step = 0;
+
+  [[nodiscard]] MUO_HOST_DEVICE double at(std::int64_t step) const {
+    const double reached = position + static_cast<double>(step - from) * per_step;
+    return reached < 1.0 ? reached : 1.0;
+  }
+  bool operator==(const Pace&) const = default;
+};
+
 // All optimizer settings that differ between runs or trials of a sweep, including the
 // schedules. They are in device memory, so that changing them needs no new capture.
 // make_hyper_parameters() fills them.
@@ -26,6 +40,8 @@ struct HyperParameters {
   std::int64_t iterations = 1;  // N, the horizon of the schedules
   std::int64_t warmup_steps = 0;
   std::int64_t warmdown_steps = 0;  // W = rint(warmdown_ratio * N), half to even
+  double warmdown_ratio = 0;        // of a run with a pace
+  Pace pace = {};                   // the run may replace it before any step
   double final_lr_frac = 0;
   double matrix_lr = 0;                  // Muon's learning rate, initial
   double muon_beta2 = 0;                 // decay of NorMuon's factored variance
@@ -66,9 +82,32 @@ struct StepScalars {
 };
 
 // The schedules of nanochat's base_train.py (docs/spec/optimizer.md, "Schedules"), in double. `it`
-// is the 0-based step; beyond the horizon the final values hold. Inline, so that the kernels of all
-// backends and the logger evaluate the same code.
+// is the 0-based step; beyond the horizon the final values hold. With a pace, they are the same
+// functions of its positions, and the warm-up and the ramp of the momentum end after kMaxRise of
+// the run if their steps take longer. Inline, so that the kernels of all backends and the logger
+// evaluate the same code.
+inline constexpr double kMaxRise = 0.05;
+
+// Progress at step `it` of a rise of which `done` of `steps` steps are done; at most 1.
+MUO_HOST_DEVICE inline double paced_rise(const Pace& pace, std::int64_t it, std::int64_t done,
+                                         std::int64_t steps) {
+  if (done >= steps) return 1.0;
+  const double by_steps = static_cast<double>(done) / static_cast<double>(steps);
+  return fmin(1.0, fmax(by_steps, pace.at(it) / kMaxRise));
+}
+// The share of the warm-down that is over.
+MUO_HOST_DEVICE inline double paced_warmdown(const HyperParameters& hyper, std::int64_t it) {
+  const double left = 1.0 - hyper.pace.at(it);
+  return left < hyper.warmdown_ratio ? 1.0 - left / hyper.warmdown_ratio : 0.0;
+}
+
 MUO_HOST_DEVICE inline double lr_multiplier_at(const HyperParameters& hyper, std::int64_t it) {
+  if (hyper.pace.from >= 0) {
+    const double rise = paced_rise(hyper.pace, it, it + 1, hyper.warmup_steps);
+    if (rise < 1.0) return rise;
+    const double over = paced_warmdown(hyper, it);
+    return (1.0 - over) + over * hyper.final_lr_frac;
+  }
   if (it < hyper.warmup_steps)
     return static_cast<double>(it + 1) / static_cast<double>(hyper.warmup_steps);
   const std::int64_t left = hyper.iterations - it;
@@ -79,22 +118,30 @@ MUO_HOST_DEVICE inline double lr_multiplier_at(const HyperParameters& hyper, std
 }
 
 MUO_HOST_DEVICE inline double muon_momentum_at(const HyperParameters& hyper, std::int64_t it) {
+  const auto between = [](double from, double to, double p) { return (1.0 - p) * from + p * to; };
+  if (hyper.pace.from >= 0) {
+    const double rise = paced_rise(hyper.pace, it, it, hyper.muon_momentum_ramp);
+    if (rise < 1.0) return between(hyper.muon_momentum_start, hyper.muon_momentum_peak, rise);
+    return between(hyper.muon_momentum_peak, hyper.muon_momentum_end, paced_warmdown(hyper, it));
+  }
   if (it < hyper.muon_momentum_ramp) {  // in short runs, the ramp has priority over the warmdown
     const double p = static_cast<double>(it) / static_cast<double>(hyper.muon_momentum_ramp);
-    return (1.0 - p) * hyper.muon_momentum_start + p * hyper.muon_momentum_peak;
+    return between(hyper.muon_momentum_start, hyper.muon_momentum_peak, p);
   }
   const std::int64_t into = it - (hyper.iterations - hyper.warmdown_steps);
   if (into < 0) return hyper.muon_momentum_peak;
   const double p = into < hyper.warmdown_steps
                        ? static_cast<double>(into) / static_cast<double>(hyper.warmdown_steps)
                        : 1.0;
-  return hyper.muon_momentum_peak * (1.0 - p) + hyper.muon_momentum_end * p;
+  return between(hyper.muon_momentum_peak, hyper.muon_momentum_end, p);
 }
 
 MUO_HOST_DEVICE inline double muon_weight_decay_at(const HyperParameters& hyper, std::int64_t it) {
   if (it >= hyper.iterations) return 0.0;
   constexpr double kPi = 3.14159265358979323846;
-  const double p = static_cast<double>(it) / static_cast<double>(hyper.iterations);
+  const double p = hyper.pace.from >= 0
+                       ? hyper.pace.at(it)
+                       : static_cast<double>(it) / static_cast<double>(hyper.iterations);
   if (hyper.linear_weight_decay != 0) return hyper.muon_weight_decay * (1.0 - p);
   return hyper.muon_weight_decay * 0.5 * (1.0 + cos(kPi * p));
 }

@@ -230,6 +230,10 @@ Json plan_object(const PlanReport& report) {
   Json memory;
   for (const MemoryCategory category : kValues<MemoryCategory>)
     memory[std::string(name_of(category))] = report.run.memory.category_bytes(category);
+  // With --time-budget alone, the number of steps is not known.
+  const auto if_bounded = [&](auto value) {
+    return run.is_bounded() ? Json(value) : Json(nullptr);
+  };
   Json out = {
       {"parameters", run.parameters},
       {"scaling_parameters", run.scaling_parameters},
@@ -237,8 +241,8 @@ Json plan_object(const PlanReport& report) {
       {"flops_per_token", run.flops_per_token},
       {"attention_flops_per_token", model::attention_flops_per_token(run.model)},
       {"causal_flops_per_token", model::causal_flops_per_token(run.model)},
-      {"total_flops", run.flops_per_token * run.horizon_tokens()},
-      {"total_tokens", run.horizon_tokens()},
+      {"total_flops", if_bounded(run.flops_per_token * run.horizon_tokens())},
+      {"total_tokens", if_bounded(run.horizon_tokens())},
       {"target_tokens", run.targets.tokens},
       {"target_batch_tokens", run.targets.batch_tokens},
       {"learning_rates", rates},
@@ -246,7 +250,7 @@ Json plan_object(const PlanReport& report) {
       {"width_lr_scale", run.scales.width_lr},
       {"weight_decay", run.hyper.muon_weight_decay},
       {"weight_decay_scale", run.scales.weight_decay},
-      {"iterations", run.iterations()},
+      {"iterations", if_bounded(run.iterations())},
       {"total_batch_tokens", run.tokens_per_step()},
       {"packing_share", run.packing_share},
       {"world", run.world()},

@@ -37,8 +37,13 @@ void Scheduler::close() {
   changed_.notify_all();
 }
 
-std::int64_t Scheduler::step_of(std::size_t trial, std::size_t rung) const {
-  return plan_.rungs.empty() ? plan_.trials[trial].config->iterations() : plan_.rungs[rung];
+std::int64_t length_done(const Trial& trial, const TrialStatus& status) {
+  if (!trial.config || !trial.config->options.batch.time_budget) return status.step;
+  return std::min<std::int64_t>(length_of(*trial.config), std::llround(1000 * status.last.seconds));
+}
+
+std::int64_t Scheduler::length_at(std::size_t trial, std::size_t rung) const {
+  return plan_.rungs.empty() ? length_of(*plan_.trials[trial].config) : plan_.rungs[rung];
 }
 
 void Scheduler::replay_result(std::size_t trial, const TrialResult& result) {
@@ -99,7 +104,7 @@ std::optional<Scheduler::Segment> Scheduler::take_waiting(std::size_t group) {
 Scheduler::Segment Scheduler::begin(std::size_t trial) {
   TrialStatus& status = trials_[trial];
   status.state = TrialState::kRunning;
-  return {.trial = trial, .rung = status.rung, .until = step_of(trial, status.rung)};
+  return {.trial = trial, .rung = status.rung, .until = length_at(trial, status.rung)};
 }
 
 bool Scheduler::has_work() const {
@@ -137,14 +142,15 @@ std::vector<TrialStatus> Scheduler::status() const {
   return trials_;
 }
 
-// Counts the steps to the next rung of trials that wait or run, and, for points that halving has
-// not decided on, the steps from rung to rung of as many points as will be promoted.
-std::int64_t Scheduler::steps_left() const {
+// Counts the way to the next rung of trials that wait or run, and, for points that halving has not
+// decided on, the way from rung to rung of as many points as will be promoted.
+std::int64_t Scheduler::length_left() const {
   const std::lock_guard lock(mutex_);
   std::int64_t left = 0;
   for (std::size_t i = 0; i < trials_.size(); ++i)
     if (trials_[i].state == TrialState::kWaiting || trials_[i].state == TrialState::kRunning)
-      left += step_of(i, trials_[i].rung) - trials_[i].step;
+      left += std::max<std::int64_t>(
+          0, length_at(i, trials_[i].rung) - length_done(plan_.trials[i], trials_[i]));
   const auto is_undecided = [this](std::size_t trial) { return !has_ended(trials_[trial].state); };
   std::size_t coming = 0;  // points that will be promoted to the rung
   for (std::size_t rung = 0; rung + 1 < rungs(); ++rung) {

@@ -22,15 +22,18 @@ struct TrialStatus {
   std::string message = {};
 };
 
-// Decides which trial trains next, and up to which step. If there are rungs, it runs successive
-// halving (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification"): when all trials
-// have reached a rung, the best 1 of `factor`, and at least one, continue to the next. In
-// asynchronous mode (ASHA; Li et al. 2020, "A system for massively parallel hyperparameter tuning",
-// algorithm 2), whenever a device is free, a trial that is among the best of its rung so far
-// continues, or otherwise a new one begins; when no new ones are left, at least one continues to
-// the last rung. Trials that differ only in their seed are compared by their mean, and continue or
-// stop together; ties go to the lower number. Decisions are a function of the order of results and
-// promotions, or, in synchronous mode, of the results alone. Thread-safe.
+// The length of a trial's training so far (length_of()); estimated with a time budget.
+std::int64_t length_done(const Trial& trial, const TrialStatus& status);
+
+// Decides which trial trains next, and up to which length (length_of()). If there are rungs, it
+// runs successive halving (Jamieson and Talwalkar 2016, "Non-stochastic best arm identification"):
+// when all trials have reached a rung, the best 1 of `factor`, and at least one, continue to the
+// next. In asynchronous mode (ASHA; Li et al. 2020, "A system for massively parallel hyperparameter
+// tuning", algorithm 2), whenever a device is free, a trial that is among the best of its rung so
+// far continues, or otherwise a new one begins; when no new ones are left, at least one continues
+// to the last rung. Trials that differ only in their seed are compared by their mean, and continue
+// or stop together; ties go to the lower number. Decisions are a function of the order of results
+// and promotions, or, in synchronous mode, of the results alone. Thread-safe.
 class Scheduler {
  public:
   struct Options {
@@ -56,7 +59,7 @@ class Scheduler {
   // earlier one.
   void add_part(std::size_t trial, std::int64_t step, double seconds);
 
-  // A segment of training: one trial, from its current step to step `until`.
+  // A segment of training: one trial, from its current length to `until`.
   struct Segment {
     std::size_t trial = 0;
     std::size_t rung = 0;
@@ -82,11 +85,11 @@ class Scheduler {
   void stop();  // no more segments
 
   [[nodiscard]] std::vector<TrialStatus> status() const;
-  // Estimates the steps left to train, including all steps of running segments.
-  [[nodiscard]] std::int64_t steps_left() const;
+  // Estimates what is left to train (length_of()), including all of running segments.
+  [[nodiscard]] std::int64_t length_left() const;
 
  private:
-  [[nodiscard]] std::int64_t step_of(std::size_t trial, std::size_t rung) const;
+  [[nodiscard]] std::int64_t length_at(std::size_t trial, std::size_t rung) const;
   [[nodiscard]] std::size_t rungs() const { return plan_.rungs.empty() ? 1 : plan_.rungs.size(); }
   void add_trials_locked();
   [[nodiscard]] std::optional<std::size_t> choose(int worker) const;

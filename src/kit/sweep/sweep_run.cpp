@@ -252,8 +252,8 @@ std::vector<SweepRun::Running> SweepRun::running() const {
   for (const Worker& worker : workers_)
     if (worker.current)
       out.push_back({.trial = worker.current->segment().trial,
-                     .first = worker.current->first_step(),
-                     .done = worker.current->run().steps_done,
+                     .first = worker.current->first_length(),
+                     .done = worker.current->length(),
                      .until = worker.current->segment().until});
   return out;
 }

@@ -36,7 +36,7 @@ class SweepRun {
 
   struct Running {
     std::size_t trial = 0;
-    std::int64_t first = 0, done = 0, until = 0;  // steps
+    std::int64_t first = 0, done = 0, until = 0;  // length_of()
   };
   [[nodiscard]] std::vector<Running> running() const;
   [[nodiscard]] int captures() const { return captures_; }

@@ -52,6 +52,12 @@ std::string best_table(const SweepPlan& plan, const std::vector<TrialStatus>& st
 
 }  // namespace
 
+std::string length_text(const SweepPlan& plan, std::int64_t length) {
+  if (!plan.is_timed) return std::to_string(length);
+  const double seconds = static_cast<double>(length) / 1000;
+  return seconds < 60 ? fmt::format("{:.3g}s", seconds) : duration_text(seconds);
+}
+
 std::string point_text(const Point& point) {
   std::string out;
   for (const Setting& setting : point)
@@ -64,16 +70,22 @@ std::vector<PointScore> best_points(const SweepPlan& plan, const std::vector<Tri
   std::vector<PointScore> out;
   for (std::size_t point = 0; point < plan.points.size(); ++point) {
     const std::vector<std::size_t>& trials = plan.points[point];
-    const std::int64_t step = status[trials.front()].last.step;
+    const auto depth_of = [&](std::size_t trial) {
+      const TrialStatus& each = status[trial];
+      const bool between = each.state == TrialState::kWaiting || each.state == TrialState::kRunning;
+      return !plan.is_timed ? each.last.step
+                            : static_cast<std::int64_t>(each.rung) - (between ? 1 : 0);
+    };
+    const std::int64_t depth = depth_of(trials.front());
     if (std::ranges::any_of(trials, [&](std::size_t trial) {
-          const TrialStatus& each = status[trial];
-          return !each.last.score() || each.last.step != step;
+          return !status[trial].last.score() || depth_of(trial) != depth;
         }))
       continue;
     const auto score = [&](std::size_t trial) { return *status[trial].last.score(); };
     const auto count = static_cast<double>(trials.size());
     PointScore result{
-        .point = point, .step = step, .best_trial = *std::ranges::min_element(trials, {}, score)};
+        .point = point, .depth = depth, .best_trial = *std::ranges::min_element(trials, {}, score)};
+    result.step = status[result.best_trial].last.step;
     for (const std::size_t trial : trials)
       result.mean += score(trial) / count;
     for (const std::size_t trial : trials)
@@ -81,8 +93,8 @@ std::vector<PointScore> best_points(const SweepPlan& plan, const std::vector<Tri
     result.spread = trials.size() > 1 ? std::sqrt(result.spread / (count - 1)) : 0;
     out.push_back(result);
   }
-  std::ranges::stable_sort(out, {},
-                           [](const PointScore& each) { return std::pair(-each.step, each.mean); });
+  std::ranges::stable_sort(
+      out, {}, [](const PointScore& each) { return std::pair(-each.depth, each.mean); });
   return out;
 }
 
@@ -102,20 +114,21 @@ std::string SweepView::trial_line(std::size_t trial, const TrialStatus& status, 
 }
 
 void SweepView::show(const std::vector<TrialStatus>& status,
-                     const std::vector<SweepRun::Running>& running, std::int64_t steps_left,
+                     const std::vector<SweepRun::Running>& running, std::int64_t length_left,
                      Clock::time_point now) {
-  if (shown_step_.empty())  // steps of earlier processes took no time since started_
+  if (shown_length_.empty())  // steps of earlier processes took no time since started_
     for (const TrialStatus& before : status)
-      shown_step_.push_back(before.step);
+      shown_length_.push_back(length_done(plan_.trials[shown_length_.size()], before));
   shown_.resize(status.size(), TrialState::kWaiting);
-  shown_step_.resize(status.size(), 0);
+  shown_length_.resize(status.size(), 0);
   std::size_t ended = 0, paused = 0;
   for (std::size_t i = 0; i < status.size(); ++i) {
     const TrialStatus& trial = status[i];
     if (has_ended(trial.state)) ++ended;
     if (trial.state == TrialState::kPaused) ++paused;
-    trained_ += std::max<std::int64_t>(0, trial.step - shown_step_[i]);
-    shown_step_[i] = trial.step;
+    const std::int64_t done = length_done(plan_.trials[i], trial);
+    trained_ += std::max<std::int64_t>(0, done - shown_length_[i]);
+    shown_length_[i] = done;
     if (trial.state == shown_[i]) continue;
     shown_[i] = trial.state;
     if (!has_ended(trial.state)) continue;
@@ -129,13 +142,15 @@ void SweepView::show(const std::vector<TrialStatus>& status,
   std::vector<std::string> lines;
   for (const SweepRun::Running& each : running) {
     under_way += each.done - each.first;
-    lines.push_back(fmt::format("trial {} running: step {}/{}  ({})", each.trial, each.done,
-                                each.until, point_text(plan_.trials[each.trial].point)));
+    lines.push_back(fmt::format("trial {} running: {}{}/{}  ({})", each.trial,
+                                plan_.is_timed ? "" : "step ", length_text(plan_, each.done),
+                                length_text(plan_, each.until),
+                                point_text(plan_.trials[each.trial].point)));
   }
   std::string text =
       fmt::format("{} of {} trials ended, {}{} running, {}", ended, status.size(),
                   paused > 0 ? fmt::format("{} paused at a rung, ", paused) : "", running.size(),
-                  eta_text(static_cast<double>(steps_left - under_way),
+                  eta_text(static_cast<double>(length_left - under_way),
                            static_cast<double>(trained_ + under_way),
                            std::chrono::duration<double>(now - started_).count()));
   if (!terminal_.is_live())

@@ -19,7 +19,7 @@ class SweepView {
   void note(std::string_view text) { terminal_.lines(text); }
   // Shows the current state; call this repeatedly.
   void show(const std::vector<TrialStatus>& status, const std::vector<SweepRun::Running>& running,
-            std::int64_t steps_left, Clock::time_point now = Clock::now());
+            std::int64_t length_left, Clock::time_point now = Clock::now());
   // Replaces the live lines by the table of the best trials.
   void finish(const std::vector<TrialStatus>& status);
 
@@ -30,22 +30,26 @@ class SweepView {
   const SweepPlan& plan_;
   Terminal terminal_;
   std::vector<TrialState> shown_;
-  std::vector<std::int64_t> shown_step_;
+  std::vector<std::int64_t> shown_length_;
   std::optional<double> best_;
-  std::int64_t trained_ = 0;  // steps of segments that have ended since the first show()
+  std::int64_t trained_ = 0;  // length of segments that have ended since the first show()
   const Clock::time_point started_;
 };
 
 // The score of a point over all its seeds.
 struct PointScore {
   std::size_t point = 0;        // index in SweepPlan::points
-  std::int64_t step = 0;        // step that all its trials have reached
+  std::int64_t step = 0;        // of best_trial
+  std::int64_t depth = 0;       // step that all its trials have reached; with time budgets: rung
   double mean = 0, spread = 0;  // spread: standard deviation; 0 with one seed
   std::size_t best_trial = 0;
 };
-// Returns the points, best first: by step, descending, then by mean. Omits points with a trial that
-// has no score or has reached another step.
+// Returns the points, best first: by depth, descending, then by mean. Omits points with a trial
+// that has no score or has reached another depth.
 std::vector<PointScore> best_points(const SweepPlan& plan, const std::vector<TrialStatus>& status);
+
+// Formats a length_of(): "120", or "2m00s" with time budgets.
+std::string length_text(const SweepPlan& plan, std::int64_t length);
 
 // Formats a point: "matrix-lr 0.02, seed 3".
 std::string point_text(const Point& point);

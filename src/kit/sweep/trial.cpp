@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -61,6 +62,19 @@ trainer::RunConfig resolve_trial(const trainer::TrainOptions& options, const dat
   return config;
 }
 
+// The shares of a trial's time at which trials are halved: FACTOR times apart, from at least a
+// tenth on, as the first twentieth is warm-up.
+std::vector<double> rung_shares(std::int64_t factor) {
+  std::vector<double> shares = {1};
+  if (factor < 2) return shares;
+  const auto by = static_cast<double>(factor);
+  do
+    shares.push_back(shares.back() / by);
+  while (shares.back() / by >= 0.1);
+  std::ranges::reverse(shares);
+  return shares;
+}
+
 // Throws InputError for options that the external optimizer replaces.
 void refuse_with_ask_tell(const trainer::SweepOptions& options) {
   if (!options.axes.empty())
@@ -69,6 +83,8 @@ void refuse_with_ask_tell(const trainer::SweepOptions& options) {
         options.axes.front().option);
   if (options.trials)
     throw InputError("--ask-tell: the sweep ends when standard input does: leave out --trials");
+  if (options.budget)
+    throw InputError("--ask-tell: the number of trials is not known: give --time-budget for each");
   if (options.halving.factor > 1)
     throw InputError("--ask-tell: the external optimizer stops trials: leave out --halving");
 }
@@ -97,6 +113,7 @@ SweepPlanner::SweepPlanner(const trainer::SweepOptions& options, const data::Cor
     const auto found = numbers.find(sorted(point));
     return found == numbers.end() ? numbers.size() : found->second;
   });
+  divide_budget(points.size());
   for (Point& point : points)
     plan_one({}, std::move(point));
   if (plan_.groups.empty())
@@ -170,6 +187,7 @@ void SweepPlanner::join_group(Trial& trial, trainer::RunConfig config, const std
     config.model.head_chunk_bytes = first.model.head_chunk_bytes;
   }
   trial.group = groups_.at(key);
+  plan_.is_timed = plan_.is_timed || config.options.batch.time_budget;
   trial.config = std::move(config);
 }
 
@@ -226,35 +244,72 @@ void SweepPlanner::choose_rungs() {
     if (halving.min_steps) throw InputError("--min-steps: give --halving as well");
     return;
   }
-  std::optional<std::int64_t> steps;
+  std::optional<std::int64_t> length;
   std::int64_t warmup = 0;
   for (const Trial& trial : plan_.trials) {
     if (!trial.config) continue;
     warmup = std::max(warmup, trial.config->hyper.warmup_steps);
-    if (steps.value_or(trial.config->iterations()) != trial.config->iterations())
+    if (length.value_or(length_of(*trial.config)) != length_of(*trial.config))
       throw trainer::input_error(
-          "--halving: needs trials of equal length, but some have {} steps and others {}: give "
-          "--num-iterations",
-          *steps, trial.config->iterations());
-    steps = trial.config->iterations();
+          "--halving: needs trials of equal length, but some have {} {} and others {}: give "
+          "--num-iterations or --time-budget",
+          *length, plan_.is_timed ? "ms" : "steps", length_of(*trial.config));
+    length = length_of(*trial.config);
   }
-  const std::int64_t factor = halving.factor;
+  if (plan_.is_timed) {
+    if (halving.min_steps)
+      throw InputError(
+          "--min-steps: with a time budget, halving is at shares of the time: leave it out");
+    for (const double share : rung_shares(halving.factor))
+      plan_.rungs.push_back(std::llround(share * static_cast<double>(*length)));
+    return;
+  }
+  const std::int64_t steps = *length, factor = halving.factor;
   // During the warm-up, differences of losses are mostly noise.
   const std::int64_t settled = 2 * warmup;
-  const bool has_room = settled < *steps;
+  const bool has_room = settled < steps;
   const std::int64_t first = halving.min_steps.value_or(
-      std::max({std::int64_t{1}, *steps / (factor * factor * factor), has_room ? settled : 0}));
-  if (first >= *steps)
+      std::max({std::int64_t{1}, steps / (factor * factor * factor), has_room ? settled : 0}));
+  if (first >= steps)
     throw trainer::input_error("--min-steps {}: the trials have {} steps: give fewer", first,
-                               *steps);
+                               steps);
   if (first <= warmup)
     plan_.warning = fmt::format(
         "warning: the first halving, after step {}, is within the {} steps of warm-up, where "
         "losses are mostly noise: give fewer --warmup-steps{}",
         first, warmup, has_room ? fmt::format(", or --min-steps {} or more", settled) : "");
-  for (std::int64_t rung = first; rung < *steps; rung *= factor)
+  for (std::int64_t rung = first; rung < steps; rung *= factor)
     plan_.rungs.push_back(rung);
-  plan_.rungs.push_back(*steps);
+  plan_.rungs.push_back(steps);
+}
+
+// Sets the time budget with which `trials` trials, halved as they will be, take the sweep's.
+void SweepPlanner::divide_budget(std::size_t trials) {
+  if (!options_.budget) return;
+  if (common_.batch.time_budget)
+    throw InputError("--sweep-budget: it sets --time-budget: give only one of them");
+  std::size_t seeds = 1;
+  for (const trainer::Axis& axis : options_.axes)
+    if (axis.option == "seed" && axis.is_finite() && !options_.trials) seeds = axis.values.size();
+  const auto factor = static_cast<std::size_t>(options_.halving.factor);
+  std::size_t points = std::max<std::size_t>(1, trials / seeds);
+  double waves = 0, before = 0;  // in lengths of a trial
+  for (const double share : rung_shares(options_.halving.factor)) {
+    const auto workers = static_cast<std::size_t>(plan_.workers);
+    waves += static_cast<double>((points * seeds + workers - 1) / workers) * (share - before);
+    before = share;
+    points = std::max<std::size_t>(1, points / factor);
+  }
+  const double milliseconds = std::floor(1000 * options_.budget->seconds / waves);
+  if (milliseconds < 1)
+    throw trainer::input_error("--sweep-budget {}: too short for {} trials: give more time",
+                               to_text(*options_.budget), trials);
+  common_.batch.time_budget = Duration{milliseconds / 1000};
+}
+
+std::int64_t length_of(const trainer::RunConfig& config) {
+  const std::optional<Duration>& budget = config.options.batch.time_budget;
+  return budget ? std::llround(1000 * budget->seconds) : config.iterations();
 }
 
 std::string value_in(const Point& point, std::string_view option) {

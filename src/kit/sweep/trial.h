@@ -57,6 +57,10 @@ struct Trial {
   std::string name = {};                     // given by an external optimizer
 };
 
+// The length of a trial, and of its training so far: in steps, or, with a time budget, in
+// milliseconds of training.
+std::int64_t length_of(const trainer::RunConfig& config);
+
 // Bytes of a worker's memory: on each of its devices and on the host.
 struct WorkerMemory {
   std::int64_t device = 0, host = 0;
@@ -81,7 +85,8 @@ struct SweepPlan {
   int workers = 1;                     // number of concurrent trials
   int trials_per_device = 1;           // concurrent trials on each device
   WorkerMemory worker_memory;          // limit for all groups captured by a worker
-  std::vector<std::int64_t> rungs;     // steps of halving; empty: no halving
+  bool is_timed = false;               // trials have time budgets
+  std::vector<std::int64_t> rungs;     // lengths at which trials are compared; empty: no halving
   std::string warning;                 // about the rungs; empty: none
 };
 
@@ -109,6 +114,7 @@ class SweepPlanner {
   void list_splitting_options();
   void collect_points();
   void choose_rungs();
+  void divide_budget(std::size_t trials);
 
   const trainer::SweepOptions& options_;
   const data::Corpus& corpus_;

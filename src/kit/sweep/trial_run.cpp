@@ -30,7 +30,10 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const CaptureGroup&
   config_.options.run.out = directory.root.string();
   trainer::OpenedRun opened = trainer::open_trial(directory, config_, shared.init_from);
   const std::int64_t first_step = opened.first_step();
-  if (first_step > segment.until)
+  const trainer::BudgetClock& clock = config_.trained.clock;
+  const bool timed = config_.options.batch.time_budget.has_value();
+  const double until_seconds = static_cast<double>(segment.until) / 1000;
+  if (!timed && first_step > segment.until)
     throw trainer::input_error(
         "{}: the newest checkpoint has step {}, beyond the segment's end at step {}: remove it",
         directory.root.string(), first_step, segment.until);
@@ -45,7 +48,8 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const CaptureGroup&
     for (const std::string& note : notes)
       files_->logger.note(note);
   if (first_step > 0) files_->logger.note(fmt::format("resuming at step {}", first_step));
-  if (first_step == segment.until)
+  // A process that was killed after its last checkpoint may have logged the evaluation as well.
+  if (timed ? clock.spent > 0.9 * until_seconds : first_step == segment.until)
     for (const trainer::LoggedEvaluation& logged : trainer::logged_evaluations(directory.metrics()))
       if (logged.step == first_step) known_ = logged.result;
   // NOLINTNEXTLINE(modernize-make-unique): TrainingRun is an aggregate
@@ -53,7 +57,10 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const CaptureGroup&
                                       .corpus = shared.corpus,
                                       .files = *files_,
                                       .signal = shared.stop,
-                                      .until = segment.until,
+                                      .until = timed && !known_ ? config_.iterations()
+                                               : timed          ? first_step
+                                                                : segment.until,
+                                      .until_seconds = until_seconds,
                                       .end_early = &end_early_,
                                       .evaluate_at_end = !known_,
                                       .last_save_in_background = group.run.staging_bytes > 0});
@@ -71,6 +78,15 @@ void TrialRun::end() {
   if (run_->decided.too_many_skipped) files_->logger.note(trainer::too_many_skipped_text(*run_));
   files_->logger.summary();
   files_->logger.close();
+}
+
+std::int64_t TrialRun::first_length() const {
+  return config_.options.batch.time_budget ? std::llround(1000 * config_.trained.clock.spent)
+                                           : files_->opened.first_step();
+}
+std::int64_t TrialRun::length() const {
+  return config_.options.batch.time_budget ? first_length() + std::llround(1000 * run_->seconds)
+                                           : run_->steps_done.load();
 }
 
 double TrialRun::seconds() const {
@@ -117,7 +133,7 @@ TrialResult TrialRun::outcome() {
   }
   out.val_loss = evaluation.loss;
   if (evaluation.bpb >= 0) out.val_bpb = evaluation.bpb;
-  out.state = segment_.until < config_.iterations() ? TrialState::kPaused : TrialState::kDone;
+  out.state = segment_.until < length_of(config_) ? TrialState::kPaused : TrialState::kDone;
   if (run_->decided.ended_early) out.state = TrialState::kStopped;
   return out;
 }

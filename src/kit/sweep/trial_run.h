@@ -38,7 +38,9 @@ class TrialRun {
 
   [[nodiscard]] trainer::TrainingRun& run() { return *run_; }
   [[nodiscard]] const Scheduler::Segment& segment() const { return segment_; }
-  [[nodiscard]] std::int64_t first_step() const { return files_->opened.first_step(); }
+  // Length at the start of this segment, and now (length_of()).
+  [[nodiscard]] std::int64_t first_length() const;
+  [[nodiscard]] std::int64_t length() const;
 
   // Ends the trial after the current step, with an evaluation. May be called from any thread.
   void end_early() { end_early_ = true; }

@@ -42,6 +42,14 @@ ordered_json json_of(const RunningMoments& moments) {
   return {{"count", moments.count}, {"mean", moments.mean}, {"variance", moments.variance}};
 }
 
+ordered_json json_of(const BudgetClock& clock) {
+  return {{"budget", clock.budget},
+          {"spent", clock.spent},
+          {"from", clock.pace.from},
+          {"position", clock.pace.position},
+          {"per_step", clock.pace.per_step}};
+}
+
 // Reads values of known types; error messages begin with `where`.
 class Reader {
  public:
@@ -73,6 +81,17 @@ class Reader {
     return {.count = values.count("count"),
             .mean = values.real("mean"),
             .variance = values.real("variance")};
+  }
+  [[nodiscard]] BudgetClock clock(const char* key) const {
+    const Reader values(at(key), concat(where_, ": \"", key, "\""));
+    const BudgetClock clock{.budget = values.real("budget"),
+                            .spent = values.real("spent"),
+                            .pace = {.from = values.count("from"),
+                                     .position = values.real("position"),
+                                     .per_step = values.real("per_step")}};
+    if (clock.pace.position < 0 || clock.pace.position > 1 || clock.pace.per_step < 0)
+      values.fail("has a position outside of 0 to 1");
+    return clock;
   }
   [[nodiscard]] std::string text(const char* key) const {
     if (!at(key).is_string()) fail(concat("has a \"", key, "\" that is not a string"));
@@ -178,9 +197,11 @@ std::string manifest_text(const Manifest& manifest) {
                         {"loss_statistics",
                          {{"loss", json_of(info.statistics.loss)},
                           {"grad_norm", json_of(info.statistics.grad_norm)}}},
+                        {"time_budget", json_of(info.clock.value_or(BudgetClock{}))},
                         {"data", object_of(info.data, "the data description")},
                         {"config", object_of(info.config, "the configuration")},
                         {"files", std::move(files)}};
+  if (!info.clock) value.erase("time_budget");
   if (!info.rows) value.erase("rows");  // as version 0.1.0 wrote it
   std::string text = value.dump(1) + "\n";
   const std::size_t digits_at = text.find(kChecksumKey) + kChecksumKey.size();
@@ -217,6 +238,7 @@ Manifest parse_manifest(std::string_view text, const std::filesystem::path& path
   const Reader statistics(top.at("loss_statistics"), where + ": \"loss_statistics\"");
   manifest.info.statistics = {.loss = statistics.moments("loss"),
                               .grad_norm = statistics.moments("grad_norm")};
+  if (value.contains("time_budget")) manifest.info.clock = top.clock("time_budget");
   if (manifest.info.updates > manifest.info.step) top.fail("has more updates than steps");
   if (manifest.info.rows > manifest.info.tokens) top.fail("has more rows than tokens");
   check_range({0, kMaxTrained}, static_cast<double>(manifest.info.tokens), where + ": tokens",

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "kernels/commit.h"
+#include "trainer/checkpoint/budget_clock.h"
 #include "trainer/checkpoint/safetensors.h"
 
 namespace muo::trainer {
@@ -17,6 +18,7 @@ struct CheckpointInfo {
   std::optional<std::int64_t> rows = 0;
   std::int64_t tokens = 0;
   LossStatistics statistics = {};
+  std::optional<BudgetClock> clock = {};  // nullopt: trained without a time budget
   std::string data = "{}";    // JSON object given by the caller: identity of the training data
   std::string config = "{}";  // JSON object given by the caller: the resolved configuration
   int world = 1;              // ranks of the writing run; informative; set by the saver
@@ -35,8 +37,9 @@ struct ManifestFile {
 //   {"format": "muograph-checkpoint", "version": 1, "checksum": "<16 hex digits>",
 //    "written_by": "0.1.0 (commit d30ae45cf12a, Release)", "step", "updates", "seed", "rows",
 //    "tokens", "world", "loss_statistics": {"loss": {"count", "mean", "variance"}, "grad_norm":
-//    {...}}, "data": {...}, "config": {...}, "files": {"model.safetensors": {"bytes",
-//    "head_checksum", "tensors": [{"name", "dtype", "shape", "checksum"}]}, ...}}
+//    {...}}, "time_budget": {"budget", "spent", "from", "position", "per_step"}, "data": {...},
+//    "config": {...}, "files": {"model.safetensors": {"bytes", "head_checksum", "tensors":
+//    [{"name", "dtype", "shape", "checksum"}]}, ...}}
 // The first checksum is tensor_checksum() of this text, with zeros for the digits of the checksum.
 struct Manifest {
   CheckpointInfo info;

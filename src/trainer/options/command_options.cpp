@@ -171,6 +171,8 @@ std::vector<OptionRow> option_table(SweepOptions& o) {
           &o.halving.min_steps, {1, kMaxSteps}),
       row("asynchronous", kHost, "on|off",
           "promote without waiting for all trials of a rung (ASHA)", &o.halving.asynchronous),
+      row("sweep-budget", kHost, "TIME",
+          "training time of the sweep, such as 1h; sets --time-budget", &o.budget),
       row("devices-per-trial", kHost, "N", "devices per trial", &o.devices_per_trial, {1, 256}),
       row("trials-per-device", kHost, "N", "concurrent trials per GPU", &o.trials_per_device,
           {1, 16}),
@@ -178,7 +180,8 @@ std::vector<OptionRow> option_table(SweepOptions& o) {
           &o.ask_tell),
   };
   for (OptionRow& each : option_table(o.train)) {
-    if (each.name == "profile-steps" || each.name == "graph-dot") continue;  // for a single run
+    if (each.name == "profile-steps" || each.name == "graph-dot" || each.name == "result")
+      continue;  // for a single run
     if (each.name == "out") each.help = "sweep directory; default: sweeps/<date>-<time>-<pid>";
     if (each.name == "resume") each.help = "resume a sweep; auto: the sweep in --out, if any";
     if (each.name == "devices")

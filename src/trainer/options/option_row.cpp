@@ -83,6 +83,11 @@ ByteSize parse_size(std::string_view where, std::string_view text) {
          "is not a size: give bytes, or a number with kB, MB, GB, TB, KiB, MiB, GiB or TiB: 12GB");
 }
 
+Duration parse_time(std::string_view where, std::string_view text) {
+  if (const auto time = parse_duration(text)) return *time;
+  refuse(where, text, "is not a time: give seconds, or numbers with d, h, m or s: 1h30m");
+}
+
 void check_choice(const OptionRow& row, std::string_view where, std::string_view text) {
   if (row.choices.empty() || std::ranges::find(row.choices, text) != row.choices.end()) return;
   refuse(where, text, fmt::format("is unknown: give {}", fmt::join(row.choices, ", ")));
@@ -127,6 +132,7 @@ struct Setter {
     if (static_cast<double>(field->bytes) < row.range.low)
       refuse(where, text, fmt::format("is {} bytes: did you mean {}GB?", field->bytes, text));
   }
+  void operator()(Duration* field) const { *field = parse_time(where, text); }
   template <class Value>
   void operator()(std::optional<Value>* field) const {
     field->reset();
@@ -156,6 +162,7 @@ struct Text {
   }
   std::string operator()(const DType* field) const { return std::string(name_of(*field)); }
   std::string operator()(const ByteSize* field) const { return to_text(*field); }
+  std::string operator()(const Duration* field) const { return to_text(*field); }
   template <class Value>
   std::string operator()(const std::optional<Value>* field) const {
     return *field ? (*this)(&**field) : "auto";

@@ -19,6 +19,7 @@
 #include "base/byte_size.h"
 #include "base/check.h"
 #include "base/dtype.h"
+#include "base/duration.h"
 #include "base/enum_names.h"
 
 namespace muo::trainer {
@@ -80,7 +81,8 @@ struct OptionRow {
       std::variant<std::string*, std::vector<std::filesystem::path>*, std::vector<std::string>*,
                    bool*, std::int64_t*, std::uint64_t*, float*, double*, DType*,
                    std::optional<bool>*, std::optional<std::int64_t>*, std::optional<double>*,
-                   std::optional<DType>*, std::optional<ByteSize>*, NamedField>;
+                   std::optional<DType>*, std::optional<ByteSize>*, std::optional<Duration>*,
+                   NamedField>;
 
   std::string_view name;  // without dashes: "device-batch-size"; also the key in a config file
   std::string_view group;

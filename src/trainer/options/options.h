@@ -8,6 +8,7 @@
 
 #include "base/byte_size.h"
 #include "base/dtype.h"
+#include "base/duration.h"
 #include "base/enum_names.h"
 #include "data/token_data.h"
 #include "graphs/micro_steps.h"
@@ -61,6 +62,9 @@ struct BatchOptions {
   std::optional<std::int64_t> target_tokens = {};  // an automatic total_tokens is nearest to this
   std::optional<std::int64_t> iterations = {};     // empty: from target_flops, else from the ratio
   std::optional<double> target_flops = {};
+  // Length of the training; with steps or FLOPs, whichever comes first ends the run.
+  std::optional<Duration> time_budget = {};
+  std::string positions_from = {};  // metrics.jsonl of a run with a time budget; empty: none
   double target_param_data_ratio = 12;
   // The batch of the resumed run; not options. If the number of ranks is unchanged, the run keeps
   // its rows if these divide the step. An automatic total is kept if rows and ranks divide it.
@@ -138,6 +142,7 @@ struct RunOptions {
   std::optional<double> stuck_after = {};   // seconds; 0: never
   std::string profile_steps = {};           // "A:B": steps A to B - 1; empty: none
   std::string graph_dot = {};               // file for the captured step's graph; empty: none
+  std::string result = {};                  // file for the run's result; "-": stdout; empty: none
   std::string version = {};                 // version of the program; not an option
   std::vector<std::string> arguments = {};  // command line, from the command on; not an option
   CpuSizes sizes = CpuSizes::kNotChosen;    // not an option
@@ -193,6 +198,7 @@ struct SweepOptions {
   std::optional<std::int64_t> trials = {};  // empty: the whole grid
   std::uint64_t search_seed = 0;            // seed for drawing trials
   HalvingOptions halving = {};
+  std::optional<Duration> budget = {};  // of all trials together; sets train.batch.time_budget
   std::int64_t devices_per_trial = 1;
   std::int64_t trials_per_device = 1;  // concurrent trials on a GPU
   bool ask_tell = false;               // an external optimizer suggests trials

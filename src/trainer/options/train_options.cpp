@@ -109,6 +109,14 @@ std::vector<OptionRow> batch_rows(BatchOptions& o) {
           "training tokens per weight of the matrices and the head", &o.target_param_data_ratio,
           {1e-9, 1e9})
           .replacing({"num-iterations", "target-flops"}),
+      row("time-budget", kMemory, "TIME",
+          "training time, such as 5m, without evaluations and saves", &o.time_budget)
+          .replacing({"num-iterations", "target-flops", "positions-from"}),
+      row("positions-from", kMemory, "FILE",
+          "metrics.jsonl of a run with --time-budget, whose schedules are repeated",
+          &o.positions_from)
+          .is_file()
+          .replacing({"num-iterations", "target-flops", "time-budget"}),
   };
 }
 
@@ -314,6 +322,9 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
           .unsaved(),
       row("graph-dot", kHost, "FILE", "write the captured step of rank 0 as a Graphviz file",
           &o.run.graph_dot)
+          .unsaved(),
+      row("result", kHost, "FILE|-", "write the result of the run as a line of JSON; -: to stdout",
+          &o.run.result)
           .unsaved(),
   };
 }

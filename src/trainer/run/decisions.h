@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "trainer/checkpoint/checkpoint_saver.h"
+#include "trainer/run/pacing.h"
 
 namespace muo::trainer {
 
@@ -12,6 +13,7 @@ struct Decisions {
   int stop = 0;  // stop signal, or 0
   bool ended_early = false;
   bool too_many_skipped = false;
+  Pacing::Decision pacing = {};
   bool time_to_save = false;     // by --save-minutes
   bool long_evaluation = false;  // the next evaluation will be long: save before it
   std::vector<SaveResult> ended_saves = {};

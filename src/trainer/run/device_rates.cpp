@@ -155,9 +155,14 @@ DevicePeak peak_of(const RunConfig& config, double seconds) {
 
 ExpectedTime expected_time(const RunConfig& config, const DevicePeak& peak) {
   constexpr double kUtilisation = 0.4, kLong = 600;
+  const std::optional<Duration>& budget = config.options.batch.time_budget;
+  const double left = budget ? budget->seconds - config.trained.clock.spent : 0;
+  const ExpectedTime by_budget = {left, fmt::format("{} of training", duration_text(left))};
+  if (budget && !config.is_bounded()) return by_budget;
   if (peak.flops <= 0) return {};
   ExpectedTime time;
   time.seconds = config.flops_per_token * config.tokens_left() / peak.flops / kUtilisation;
+  if (budget && left < time.seconds) return by_budget;
   time.text = fmt::format("about {}, at {:.0f} % of the peak",
                           duration_text(std::max(time.seconds, 1.0)), 100 * kUtilisation);
   if (time.seconds > kLong && config.options.run.sizes == CpuSizes::kLaws)

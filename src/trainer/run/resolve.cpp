@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string_view>
 
 #include "base/check.h"
@@ -27,37 +28,67 @@ std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
   return 1;
 }
 
-// Nanochat's precedence: explicit steps, then compute, then tokens per parameter. Automatic steps
-// are added to the steps already trained.
-void set_iterations(RunConfig& run) {
-  const BatchOptions& o = run.options.batch;
-  std::int64_t& iterations = run.hyper.iterations;
-  if (o.iterations) {
-    iterations = *o.iterations;
-    return;
-  }
-  static constexpr std::string_view kNote = "num-iterations: ";
-  std::erase_if(run.notes, [](const std::string& note) { return note.starts_with(kNote); });
-  const TrainedSoFar& trained = run.trained;
-  if (!o.target_flops) {
-    iterations = std::max<std::int64_t>(
-        1, trained.steps + (run.targets.tokens - trained.tokens) / run.tokens_per_step());
-    run.notes.push_back(fmt::format("{}{} (--target-param-data-ratio {})", kNote, iterations,
-                                    o.target_param_data_ratio));
-    return;
-  }
+std::int64_t steps_of_flops(const RunConfig& run, double target) {
   const auto per_step = static_cast<double>(run.tokens_per_step());
   const double flops = run.flops_per_token * per_step;
+  const TrainedSoFar& trained = run.trained;
   // The steps trained, less the steps that their tokens would make now: 0 if the batch is the same.
   const double shift =
       static_cast<double>(trained.steps) - static_cast<double>(trained.tokens) / per_step;
-  const double steps = std::nearbyint(*o.target_flops / flops + shift);
+  const double steps = std::nearbyint(target / flops + shift);
   if (steps < 1 || steps > 1e12)
-    throw input_error("--target-flops {}: gives {:.3g} steps; one step takes {:.3g} FLOPs",
-                      *o.target_flops, steps, flops);
-  iterations = static_cast<std::int64_t>(steps);
+    throw input_error("--target-flops {}: gives {:.3g} steps; one step takes {:.3g} FLOPs", target,
+                      steps, flops);
+  return static_cast<std::int64_t>(steps);
+}
+
+// Nanochat's precedence: explicit steps, then compute, then tokens per parameter, unless there is a
+// time budget. Automatic steps are added to the steps already trained.
+void set_iterations(RunConfig& run) {
+  const BatchOptions& o = run.options.batch;
+  std::int64_t& iterations = run.hyper.iterations;
+  static constexpr std::string_view kNote = "num-iterations: ";
+  std::erase_if(run.notes, [](const std::string& note) { return note.starts_with(kNote); });
+  if (o.iterations) {
+    iterations = *o.iterations;
+  } else if (o.target_flops) {
+    iterations = steps_of_flops(run, *o.target_flops);
+    run.notes.push_back(
+        fmt::format("{}{} (--target-flops {:.3g})", kNote, iterations, *o.target_flops));
+  } else if (o.time_budget || !run.paces.empty()) {
+    iterations = kUnbounded;
+  } else {
+    iterations = std::max<std::int64_t>(
+        1, run.trained.steps + (run.targets.tokens - run.trained.tokens) / run.tokens_per_step());
+    run.notes.push_back(fmt::format("{}{} (--target-param-data-ratio {})", kNote, iterations,
+                                    o.target_param_data_ratio));
+  }
+  if (run.paces.empty() || run.paces.back().from >= iterations) return;
+  iterations = run.paces.back().from;
   run.notes.push_back(
-      fmt::format("{}{} (--target-flops {:.3g})", kNote, iterations, *o.target_flops));
+      fmt::format("{}{} (--positions-from {})", kNote, iterations, o.positions_from));
+}
+
+// The pace of the run's next step.
+Pace first_pace(const RunConfig& run) {
+  const std::int64_t step = run.trained.steps;
+  if (!run.paces.empty()) {  // the step of a resumed run is not known at first
+    const auto after = std::ranges::upper_bound(run.paces, step, {}, &Pace::from);
+    return *std::prev(after == run.paces.begin() ? after + 1 : after);
+  }
+  if (!run.options.batch.time_budget) return {};
+  if (step == 0) return {.from = 0};
+  const BudgetClock& clock = run.trained.clock;
+  const double budget = run.options.batch.time_budget->seconds;
+  if (clock.budget <= 0)
+    throw input_error(
+        "--time-budget {}: the resumed run has trained {} steps without a budget, which is part of "
+        "its schedules: give --num-iterations, or start a new run with --init-from",
+        to_text(*run.options.batch.time_budget), step);
+  if (clock.budget == budget) return clock.pace;
+  return {.from = step,
+          .position = std::min(1.0, clock.spent / budget),
+          .per_step = clock.pace.per_step * clock.budget / budget};
 }
 
 // Derives the learning rates and schedules from the run's batch and steps.
@@ -69,6 +100,7 @@ void set_hyper_parameters(RunConfig& run) {
                                        .weight_decay = weight_decay_scale(run.targets, tokens)};
   run.scales = o.optimizer.scales(automatic);
   run.hyper = optim::make_hyper_parameters(o.optimizer, o.guard, run.iterations(), automatic);
+  run.hyper.pace = first_pace(run);
 }
 
 class Resolver {
@@ -90,6 +122,7 @@ class Resolver {
     recompute();
     sharding();
     micro_steps();
+    paces();
     set_iterations(run_);
     profiled_steps();
     set_hyper_parameters(run_);
@@ -378,6 +411,15 @@ class Resolver {
         "give {}"
         "--device-batch-size {}, or --gradient-dtype fp32",
         count, run_.world() > 1 ? "--shard gradients, " : "", run_.step.batch * count);
+  }
+
+  void paces() {
+    const BatchOptions& o = run_.options.batch;
+    if (o.positions_from.empty()) return;
+    if (o.time_budget)
+      throw input_error("--positions-from {}: it replaces --time-budget: give only one of them",
+                        o.positions_from);
+    run_.paces = read_paces(o.positions_from);
   }
 
   void profiled_steps() {

@@ -13,7 +13,8 @@ TrainedSoFar trained_by(const Checkpoint& checkpoint) {
   const CheckpointInfo& info = checkpoint.info();
   return {.steps = info.step,
           .rows = info.rows ? *info.rows : info.tokens / checkpoint_model(checkpoint).seq_len,
-          .tokens = info.tokens};
+          .tokens = info.tokens,
+          .clock = info.clock.value_or(BudgetClock{})};
 }
 
 optim::NumberFormats RunConfig::formats() const {
@@ -36,7 +37,7 @@ TrainOptions RunConfig::resolved() const {
     out.batch.target_tokens.reset();
   else
     out.batch.target_tokens = options.batch.target_tokens.value_or(targets.batch_tokens);
-  out.batch.iterations = iterations();
+  if (is_bounded()) out.batch.iterations = iterations();
   NumberOptions& numbers = out.numbers;
   numbers.dtype = model.dtype;
   numbers.gradient_wire = formats().gradient_wire;

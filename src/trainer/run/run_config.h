@@ -13,15 +13,20 @@
 #include "optim/sharding_plan.h"
 #include "runtime/device_group.h"
 #include "trainer/options/options.h"
+#include "trainer/run/pacing.h"
 #include "trainer/run/token_count.h"
 
 namespace muo::trainer {
 
 class Checkpoint;
 
+// Iterations of a run that ends only by its time budget.
+inline constexpr std::int64_t kUnbounded = std::int64_t{1} << 40;
+
 // Totals from the start of a run to a checkpoint.
 struct TrainedSoFar {
   std::int64_t steps = 0, rows = 0, tokens = 0;
+  BudgetClock clock = {};  // a budget of 0: trained without one
 };
 TrainedSoFar trained_by(const Checkpoint& checkpoint);
 
@@ -42,6 +47,7 @@ struct RunConfig : graphs::RunSetup {
   GroupOptions group;
   Tune tune = Tune::kOff;
   TrainedSoFar trained;  // totals of the checkpoint that this run resumes; set by continue_from()
+  std::vector<Pace> paces;  // of --positions-from; the last one is where the run ends
   std::int64_t profile_begin = -1, profile_end = -1;  // steps for a profiler; -1: none
   std::int64_t parameters = 0;                        // elements of all parameters
   std::int64_t scaling_parameters = 0;  // elements of matrices and lm_head, for data ratios
@@ -57,7 +63,13 @@ struct RunConfig : graphs::RunSetup {
     return group.world * step.batch * step.accumulation;
   }
   [[nodiscard]] std::int64_t tokens_per_step() const { return rows_per_step() * model.seq_len; }
+  // The number of steps, or, with a time budget, its bound.
   [[nodiscard]] std::int64_t iterations() const { return hyper.iterations; }
+  [[nodiscard]] bool is_bounded() const { return iterations() < kUnbounded; }
+  // True if the run is complete once it has trained `done` steps, those of its checkpoint.
+  [[nodiscard]] bool is_complete_at(std::int64_t done) const {
+    return done >= iterations() || (options.batch.time_budget && hyper.pace.at(done) >= 1);
+  }
   // Rows of the run's first `steps` steps; requires steps >= trained.steps.
   [[nodiscard]] std::int64_t rows_before(std::int64_t steps) const {
     return trained.rows + (steps - trained.steps) * rows_per_step();

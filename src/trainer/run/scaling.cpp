@@ -73,15 +73,19 @@ std::vector<std::string> scaling_notes(const RunConfig& run) {
                   run.options.batch.target_param_data_ratio,
                   count_text(static_cast<double>(run.scaling_parameters)),
                   count_text(static_cast<double>(run.targets.tokens)), run.targets.batch_tokens),
-      fmt::format(
-          "horizon: {} steps{} of {}: {} tokens{}", run.iterations(),
-          run.trained.steps == 0 ? ""
-                                 : fmt::format(", {} of them done with {} tokens, the others",
-                                               run.trained.steps, run.trained.tokens),
-          run.tokens_per_step(), count_text(trained),
-          run.train_tokens == 0 ? ""
-                                : fmt::format(", {:.3g} times the training data",
-                                              trained / static_cast<double>(run.train_tokens))),
+      !run.is_bounded()
+          ? fmt::format("horizon: {} in steps of {} tokens",
+                        to_text(run.options.batch.time_budget.value()), run.tokens_per_step())
+          : fmt::format("horizon: {} steps{} of {}: {} tokens{}", run.iterations(),
+                        run.trained.steps == 0
+                            ? ""
+                            : fmt::format(", {} of them done with {} tokens, the others",
+                                          run.trained.steps, run.trained.tokens),
+                        run.tokens_per_step(), count_text(trained),
+                        run.train_tokens == 0
+                            ? ""
+                            : fmt::format(", {:.3g} times the training data",
+                                          trained / static_cast<double>(run.train_tokens))),
       fmt::format("learning rates: {}", fmt::join(rates, ", ")),
       fmt::format("factors: rates x {:.4g} by batch, of embeddings and head x {:.4g} by width; "
                   "weight decay {:.4g} = {} x {:.4g}",
@@ -103,11 +107,12 @@ std::vector<std::string> scaling_notes(const RunConfig& run) {
         hyper.warmup_steps, run.iterations(),
         100.0 * static_cast<double>(run.iterations()) / static_cast<double>(hyper.warmup_steps)));
   out.push_back(fmt::format(
-      "compute: {} FLOPs per token ({:.1f} % attention; {} without masked pairs), {:.3g} in total, "
-      "without the optimizer",
+      "compute: {} FLOPs per token ({:.1f} % attention; {} without masked pairs){}, without the "
+      "optimizer",
       count_text(run.flops_per_token),
       100 * model::attention_flops_per_token(run.model) / run.flops_per_token,
-      count_text(model::causal_flops_per_token(run.model)), run.flops_per_token * trained));
+      count_text(model::causal_flops_per_token(run.model)),
+      run.is_bounded() ? fmt::format(", {:.3g} in total", run.flops_per_token * trained) : ""));
   return out;
 }
 

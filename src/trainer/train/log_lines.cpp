@@ -86,6 +86,15 @@ std::string train_line(const MetricsRecord& record, std::int64_t tokens, const S
   return line.finish();
 }
 
+std::string pace_line(const Pace& pace, double seconds) {
+  Line line("pace");
+  line.add("step", pace.from);
+  line.add("position", pace.position);
+  line.add("per_step", pace.per_step);
+  line.add("seconds", seconds);
+  return line.finish();
+}
+
 std::string eval_line(std::int64_t step, double val_loss, std::optional<double> val_bpb) {
   Line line("eval");
   line.add("step", step);

@@ -37,6 +37,10 @@ struct StepSpeed {
 std::string train_line(const MetricsRecord& record, std::int64_t tokens, const StepSpeed& speed,
                        std::string_view bad_number = {});
 
+// {"kind":"pace","step":..,"position":..,"per_step":..,"seconds":..}: with --time-budget, when the
+// pace changes, after this many seconds of training, and where the run ends, with position 1.
+std::string pace_line(const Pace& pace, double seconds);
+
 // {"kind":"eval","step":..,"val_loss":..,"val_bpb":..}
 std::string eval_line(std::int64_t step, double val_loss, std::optional<double> val_bpb);
 

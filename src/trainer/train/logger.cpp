@@ -41,6 +41,10 @@ struct TrainItem {
   double step_ms = 0, waited_ms = 0;
   std::string bad_number;
 };
+struct PaceItem {
+  Pace pace;
+  double seconds = 0;
+};
 struct EvalItem {
   std::int64_t step = 0;
   double loss = 0;
@@ -56,7 +60,8 @@ struct NoteItem {
 };
 struct Summary {};
 struct Sync {};
-using Item = std::variant<TrainItem, UpdateSizes, EvalItem, SampleItem, NoteItem, Summary, Sync>;
+using Item =
+    std::variant<TrainItem, PaceItem, UpdateSizes, EvalItem, SampleItem, NoteItem, Summary, Sync>;
 
 std::string skipped_text(const MetricsRecord& record) {
   return fmt::format("{} of {} updates skipped", record.step + 1 - record.updates, record.step + 1);
@@ -255,6 +260,8 @@ class Logger::Impl {
     TrainingProgress progress{
         .done = record.step + 1,
         .iterations = options_.iterations,
+        .time_budget = options_.time_budget,
+        .seconds = options_.seconds_before + seconds_,
         .loss = record.loss,
         .bytes_per_token = options_.bytes_per_token,
         .tokens_per_s = static_cast<double>(options_.tokens.per_step) * 1000 / mean_ms_,
@@ -267,6 +274,8 @@ class Logger::Impl {
     progress.memory = memory_now();
     terminal_.progress(status_line(progress, terminal_.columns(), terminal_.unicode()), last);
   }
+
+  void show(const PaceItem& item) { append(pace_line(item.pace, item.seconds)); }
 
   void show(const UpdateSizes& sizes) {
     if (is_due(sizes.step)) {
@@ -469,6 +478,7 @@ void Logger::train(const MetricsRecord& record, double step_ms, std::string bad_
                    double waited_ms) {
   impl_->submit(TrainItem{record, step_ms, waited_ms, std::move(bad_number)});
 }
+void Logger::pace(const Pace& pace, double seconds) { impl_->submit(PaceItem{pace, seconds}); }
 void Logger::update(UpdateSizes sizes) { impl_->submit(std::move(sizes)); }
 void Logger::eval(std::int64_t step, double val_loss, double val_bpb) {
   impl_->submit(EvalItem{step, val_loss, val_bpb});

@@ -29,7 +29,9 @@ struct LoggerOptions {
   std::filesystem::path metrics;  // metrics.jsonl, appended to; empty: none
   // Step to resume at; records of it and later steps are dropped first.
   std::int64_t first_step = 0;
-  std::int64_t iterations = 0;  // of the whole run, to show progress
+  std::int64_t iterations = 0;  // of the whole run, to show progress; 0: not known
+  double time_budget = 0;       // seconds of the whole run; 0: its length is that of its steps
+  double seconds_before = 0;    // of the budget, spent before this process
   TokenCount tokens = {};
   double bytes_per_token = 0;  // for bits per byte; 0: not shown
   double flops_per_token = 0;
@@ -68,6 +70,8 @@ class Logger {
   // the non-finite value, if known.
   void train(const MetricsRecord& record, double step_ms, std::string bad_number = {},
              double waited_ms = 0);
+  // Logs a change of the pace before a step, and the seconds of training until then.
+  void pace(const Pace& pace, double seconds);
   // Logs the size of a step's committed update. Call this after train() for the step.
   void update(UpdateSizes sizes);
   // val_bpb: negative if the bytes of the tokens are unknown.

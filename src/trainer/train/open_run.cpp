@@ -45,6 +45,10 @@ OpenedRun open_run(RunConfig& config, const data::Corpus& corpus) {
     out.lost = lost_work(out.directory, config, *out.resume);
   else
     out.init_from = open_init_from(config, corpus, out.notes);
+  if (!config.paces.empty() && config.paces.front().from > out.first_step())
+    throw input_error(
+        "--positions-from {}: begins at step {}: --resume a checkpoint of that step or later",
+        config.options.batch.positions_from, config.paces.front().from);
   return out;
 }
 
@@ -102,7 +106,9 @@ LoggerOptions make_run_directory(const RunConfig& config, const data::Corpus& co
   describe();
   return {.metrics = directory.metrics(),
           .first_step = first_step,
-          .iterations = config.iterations(),
+          .iterations = config.is_bounded() ? config.iterations() : 0,
+          .time_budget = config.options.batch.time_budget.value_or(Duration{}).seconds,
+          .seconds_before = config.trained.clock.spent,
           .tokens = config.token_count(),
           .bytes_per_token = config.bytes_per_token,
           .flops_per_token = config.flops_per_token,

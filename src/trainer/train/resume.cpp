@@ -100,11 +100,13 @@ std::optional<Checkpoint> open_resume(const RunDirectory& directory, RunConfig& 
   const std::int64_t step = checkpoint->info().step;
   const LostWork lost = lost_work(directory, config, *checkpoint);
   if (step > config.iterations() ||
-      (step == config.iterations() && !lost.evaluation && !lost.sample))
+      (config.is_complete_at(step) && !lost.evaluation && !lost.sample))
     throw input_error(
-        "--resume: {} is at step {}, and --num-iterations is {}: nothing is "
-        "left to train; give more iterations",
-        name, step, config.iterations());
+        "--resume: {} is at step {}, and {}: nothing is left to train; give more {}", name, step,
+        step < config.iterations() ? fmt::format("the --time-budget of {} is spent",
+                                                 to_text(*config.options.batch.time_budget))
+                                   : fmt::format("--num-iterations is {}", config.iterations()),
+        step < config.iterations() ? "time" : "iterations");
   if (config.options.run.resume != "auto") require_newest(directory, *checkpoint);
   require_same_tokenizer(*checkpoint, corpus.tokenizer.get(), "--resume");
   if (differs_from_data(*checkpoint, corpus))
@@ -121,7 +123,7 @@ LostWork lost_work(const RunDirectory& directory, const RunConfig& config,
   if (checkpoint.path().parent_path() != directory.checkpoints()) return {};
   const std::int64_t step = checkpoint.info().step;
   const auto is_lost = [&](std::optional<std::int64_t> every, std::string_view kind) {
-    bool lost = is_due(every, step) || (*every > 0 && step == config.iterations());
+    bool lost = is_due(every, step) || (*every > 0 && config.is_complete_at(step));
     if (lost)
       for_each_record(directory.metrics(), kind,
                       [&](const json& /*record*/, std::int64_t at) { lost = lost && at != step; });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "base/terminal.h"
@@ -20,16 +21,38 @@ std::string bar_text(double done, int cells, bool unicode) {
   return out + (unicode ? "" : "]");
 }
 
+bool is_bounded(const TrainingProgress& p) { return p.iterations > 0; }
+
+// "120/1000", or "120" if the number of steps is not known.
+std::string steps_text(const TrainingProgress& p) {
+  if (!is_bounded(p)) return fmt::format("{}", p.done);
+  const std::string total = std::to_string(p.iterations);
+  return fmt::format("{:>{}}/{}", p.done, total.size(), total);
+}
+
+// The share of the run that is done, by steps or by time, whichever is further.
+double share_done(const TrainingProgress& p) {
+  const double by_steps =
+      is_bounded(p) ? static_cast<double>(p.done) / static_cast<double>(p.iterations) : 0;
+  return std::clamp(std::max(by_steps, p.time_budget > 0 ? p.seconds / p.time_budget : 0), 0.0,
+                    1.0);
+}
+
+std::string time_left(const TrainingProgress& p) {
+  double left = std::numeric_limits<double>::infinity();
+  if (is_bounded(p))
+    left = static_cast<double>(std::max<std::int64_t>(0, p.iterations - p.done)) * p.step_ms / 1000;
+  if (p.time_budget > 0) left = std::min(left, std::max(0.0, p.time_budget - p.seconds));
+  return "ETA " + duration_text(left);
+}
+
 }  // namespace
 
 std::string progress_text(const TrainingProgress& p) {
-  const std::string total = std::to_string(p.iterations);
-  std::string out = fmt::format("step {:>{}}/{}  loss {:.4f}", p.done, total.size(), total, p.loss);
+  std::string out = fmt::format("step {}  loss {:.4f}", steps_text(p), p.loss);
   if (p.bytes_per_token > 0)
     out += fmt::format("  {:.3f} bits/byte", p.loss / std::log(2.0) / p.bytes_per_token);
-  out += fmt::format("  {} tokens/s", count_text(p.tokens_per_s));
-  const auto left = static_cast<double>(std::max<std::int64_t>(0, p.iterations - p.done));
-  return out + "  " + eta_text(left, 1, p.step_ms / 1000);
+  return out + fmt::format("  {} tokens/s  {}", count_text(p.tokens_per_s), time_left(p));
 }
 
 std::string status_line(const TrainingProgress& p, int columns, bool unicode) {
@@ -37,12 +60,8 @@ std::string status_line(const TrainingProgress& p, int columns, bool unicode) {
     int importance;
     std::string text, brief;
   };
-  const double done = std::clamp(
-      static_cast<double>(p.done) / static_cast<double>(std::max<std::int64_t>(1, p.iterations)),
-      0.0, 1.0);
-  const std::string steps =
-      fmt::format("{:>{}}/{}", p.done, std::to_string(p.iterations).size(), p.iterations);
-  const auto left = static_cast<double>(std::max<std::int64_t>(0, p.iterations - p.done));
+  const double done = share_done(p);
+  const std::string steps = steps_text(p);
   const std::string speed = count_text(p.tokens_per_s);
   const bool bits = p.bytes_per_token > 0;
   std::vector<Part> parts = {
@@ -62,7 +81,7 @@ std::string status_line(const TrainingProgress& p, int columns, bool unicode) {
     const std::string memory = count_text(static_cast<double>(p.memory)) + "B";
     parts.push_back({1, memory, memory});
   }
-  const std::string eta = eta_text(left, 1, p.step_ms / 1000);
+  const std::string eta = time_left(p);
   parts.push_back({6, eta, eta});
   const auto joined = [&](std::string Part::*form) {
     std::string out;

@@ -8,7 +8,9 @@ namespace muo::trainer {
 
 struct TrainingProgress {
   std::int64_t done = 0;        // steps
-  std::int64_t iterations = 0;  // of the whole run
+  std::int64_t iterations = 0;  // of the whole run; 0: not known
+  double time_budget = 0;       // seconds of the whole run; 0: its length is that of its steps
+  double seconds = 0;           // of the budget that are spent
   double loss = 0;              // nats per token
   double bytes_per_token = 0;   // 0: unknown, so bits per byte are not shown
   double tokens_per_s = 0;

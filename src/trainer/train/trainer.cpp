@@ -49,6 +49,8 @@ class RankTrainer {
     const std::int64_t end = std::min(config_.iterations(), run_.until);
     first_ = saved_ = step_;
     if (opened_.resume) newest_on_disk_ = step_;
+    if (config_.hyper.pace.from >= 0 && is_logger())
+      run_.files.logger.pace(config_.hyper.pace, run_.pacing.clock().spent);
     restart_clock();
     started_ = saved_at_ = last_logged_;
     interruptible([&] {
@@ -154,9 +156,15 @@ class RankTrainer {
     rank_.barrier.arrive(agree, "start of a step");
     report_saves();
     if (run_.decided.stop != 0) throw Interrupted();
-    const bool stops = run_.decided.too_many_skipped || run_.decided.ended_early;
+    if (const std::optional<Pace>& pace = run_.decided.pacing.pace) change_pace(*pace);
+    const bool stops =
+        run_.decided.too_many_skipped || run_.decided.ended_early || run_.decided.pacing.is_over;
     if (stops) rank_.interruption->close();
     return stops;
+  }
+  void change_pace(const Pace& pace) {
+    state_.set_pace(pace);
+    if (is_logger()) run_.files.logger.pace(pace, run_.pacing.clock().spent);
   }
   void decide(int signal) {
     const SaveOptions& save = config_.options.save;
@@ -165,6 +173,7 @@ class RankTrainer {
         .ended_early = run_.end_early != nullptr && *run_.end_early,
         .too_many_skipped = config_.options.guard.max_skipped >= 0 &&
                             run_.skipped > config_.options.guard.max_skipped,
+        .pacing = run_.pacing.decide(step_, run_.until_seconds),
         .time_to_save = is_due(save, Clock::now() - saved_at_),
         .long_evaluation = save.before_eval >= 0 && evaluation_seconds() > save.before_eval,
         .ended_saves = run_.files.saver.take_results()};
@@ -288,7 +297,10 @@ class RankTrainer {
     if (count == 0) return;
     run_.files.logger.busy(nullptr);
     const Clock::time_point now = Clock::now();
-    const double step_ms = 1e3 * seconds(now - last_logged_) / static_cast<double>(count);
+    const double taken = seconds(now - last_logged_);
+    run_.seconds += taken;
+    run_.pacing.add(count, taken);
+    const double step_ms = 1e3 * taken / static_cast<double>(count);
     const double waited_ms = std::exchange(waited_ms_, 0) / static_cast<double>(count);
     last_logged_ = now;
     for (; count > 0; --count, ++next_logged_) {
@@ -359,12 +371,15 @@ class RankTrainer {
     const ProfileRange range(ProfileKind::kPhase, "checkpoint");
     const Clock::time_point start = Clock::now();
     const graphs::RunState::Counts counts = state_.counts();
+    if (config_.options.batch.time_budget)  // rank 0 is not measuring while all ranks are here
+      rank_.barrier.arrive([this] { run_.saved_clock = run_.pacing.clock(); }, "checkpoint");
     const CheckpointInfo info{.step = step_,
                               .updates = counts.updates,
                               .seed = config_.options.seed,
                               .rows = config_.rows_before(step_),
                               .tokens = config_.token_count().before(step_),
                               .statistics = counts.statistics,
+                              .clock = run_.saved_clock,
                               .data = data_identity(run_.corpus),
                               .config = checkpoint_config(config_.model, config_.resolved()),
                               .version = config_.options.run.version};

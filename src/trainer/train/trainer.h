@@ -25,19 +25,23 @@ struct TrainingRun {
   const std::atomic<int>& signal;  // stop signal received, or 0
   // Step at which the run ends early, with a checkpoint, as at its last step.
   std::int64_t until = std::numeric_limits<std::int64_t>::max();
+  double until_seconds = std::numeric_limits<double>::infinity();  // of its time budget: likewise
   const std::atomic<bool>* end_early = nullptr;  // if true, the run ends after the current step
   std::optional<bool> evaluate_at_end = {};      // empty: if the run evaluates at all
   bool last_save_in_background = false;          // the saver's owner waits for the last save
   // Called by rank 0 after each evaluation.
   std::function<void(std::int64_t step, const EvalResult& result)> on_evaluation = {};
 
-  // Results, written by rank 0. `steps_done` may be read at any time, the others only after the
+  // Results, written by rank 0. The first two may be read at any time, the others only after the
   // run.
   std::atomic<std::int64_t> steps_done = 0;
-  std::int64_t skipped = 0;  // updates
+  std::atomic<double> seconds = 0;  // of this process's steps
+  std::int64_t skipped = 0;         // updates
+  Pacing pacing = Pacing(config);
   std::optional<EvalResult> last_evaluation = {};
 
-  Decisions decided = {};  // taken before the current step
+  Decisions decided = {};                       // taken before the current step
+  std::optional<BudgetClock> saved_clock = {};  // with a time budget: of the current save
 
   // Abandons the current step, evaluation or sample, unless a step is being committed. Called from
   // any thread once `signal` is not 0.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "optim/optimizer_options.h"
@@ -75,6 +76,74 @@ TEST(Schedules, FinalValuesHoldBeyondTheHorizon) {
   constant.warmup_steps = 0;
   EXPECT_DOUBLE_EQ(lr_multiplier_at(constant, 0), 1.0);
   EXPECT_DOUBLE_EQ(lr_multiplier_at(constant, 999), 1.0);
+}
+
+// A run of 100,000 steps whose warm-up and ramp are longer than their largest share.
+HyperParameters paced(const Pace& pace) {
+  HyperParameters hyper = hyper_for(100'000);
+  hyper.warmup_steps = hyper.muon_momentum_ramp = 20'000;
+  hyper.pace = pace;
+  return hyper;
+}
+
+TEST(PacedSchedules, AreFunctionsOfThePosition) {
+  constexpr double kPi = 3.14159265358979323846;
+  for (const bool linear : {false, true})
+    for (int i = 0; i <= 1000; ++i) {
+      const double x = i / 1000.0;
+      HyperParameters hyper = paced({.from = 0, .position = x});
+      hyper.linear_weight_decay = linear ? 1 : 0;
+      const double rise = std::min(1.0, x / 0.05);
+      const double left = std::min(1.0, (1 - x) / 0.65);
+      const double lr = x < 0.05 ? std::max(rise, 1 / 20e3) : left + (1 - left) * 0.05;
+      EXPECT_NEAR(lr_multiplier_at(hyper, 0), lr, 1e-12) << x;
+      const double momentum = x < 0.05 ? 0.85 + rise * 0.12 : 0.90 + left * 0.07;
+      EXPECT_NEAR(muon_momentum_at(hyper, 0), momentum, 1e-12) << x;
+      EXPECT_NEAR(muon_weight_decay_at(hyper, 0),
+                  0.28 * (linear ? 1 - x : 0.5 * (1 + std::cos(kPi * x))), 1e-12)
+          << x;
+    }
+}
+
+TEST(PacedSchedules, AgreeWithTheStepsOfAnEvenPace) {
+  for (const std::int64_t n : {1000, 5000, 100'000}) {
+    const HyperParameters by_steps = hyper_for(n);
+    HyperParameters by_pace = by_steps;
+    by_pace.pace = {.from = 0, .per_step = 1 / static_cast<double>(n)};
+    by_pace.iterations = std::int64_t{1} << 40;
+    for (std::int64_t it = n / 20; it <= n + 1; it += n / 100) {
+      if (it < 400 && n > 1000) continue;  // the ramp of the momentum
+      EXPECT_NEAR(lr_multiplier_at(by_pace, it), lr_multiplier_at(by_steps, it), 1e-9) << it;
+      EXPECT_NEAR(muon_weight_decay_at(by_pace, it), muon_weight_decay_at(by_steps, it), 1e-9);
+      if (it >= 400) {
+        EXPECT_NEAR(muon_momentum_at(by_pace, it), muon_momentum_at(by_steps, it), 1e-9) << it;
+      }
+    }
+  }
+}
+
+// The warm-up and the ramp take their steps where these are fewer than 5 % of the run.
+TEST(PacedSchedules, RiseBySteps) {
+  HyperParameters hyper = paced({.from = 0, .per_step = 1e-5});
+  hyper.warmup_steps = 40;
+  hyper.muon_momentum_ramp = 400;
+  for (const std::int64_t it : {0, 1, 20, 39})
+    EXPECT_DOUBLE_EQ(lr_multiplier_at(hyper, it), static_cast<double>(it + 1) / 40);
+  EXPECT_DOUBLE_EQ(lr_multiplier_at(hyper, 40), 1);
+  EXPECT_DOUBLE_EQ(muon_momentum_at(hyper, 200), 0.91);
+  EXPECT_DOUBLE_EQ(muon_momentum_at(hyper, 400), 0.97);
+  hyper.warmup_steps = 0;
+  hyper.muon_momentum_ramp = 0;
+  EXPECT_DOUBLE_EQ(lr_multiplier_at(hyper, 0), 1);
+  EXPECT_DOUBLE_EQ(muon_momentum_at(hyper, 0), 0.97);
+}
+
+TEST(PacedSchedules, PositionsStopAtTheEnd) {
+  const Pace pace{.from = 10, .position = 0.5, .per_step = 0.125};
+  EXPECT_EQ(pace.at(10), 0.5);
+  EXPECT_EQ(pace.at(12), 0.75);
+  EXPECT_EQ(pace.at(14), 1);
+  EXPECT_EQ(pace.at(1000), 1);
 }
 
 struct DeviceStructs {

@@ -183,18 +183,21 @@ TEST(SweepDirectory, ListsEachTrialWithAllItsTokens) {
             "1,refused,5,0,0,,,,0.000,\"because, of \"\"5\"\"\",trials/0001\n");
 }
 
-TEST(SweepPlanner, PutsTheFirstRungBeyondTheWarmUp) {
+SweepPlan planned(const std::string& more) {
   const test::TemporaryDirectory directory;
   const std::string text = (directory.path() / "text.txt").string();
   test::write_file(text, std::string(3000, 'a'));
-  const auto plan = [&](const std::string& more) {
-    const auto options = std::get<trainer::SweepOptions>(test::parse(test::words_of(
-        "sweep --data " + text +
-        " --backend host --devices 1 --model plain --depth 1 --n-embd 32 --n-head 2 "
-        "--max-seq-len 32 --total-batch-size 64 --num-iterations 270 --eval-tokens 64 "
-        "--matrix-lr 0.1,0.2,0.3 --halving 3 --warmup-steps " +
-        more)));
-    return SweepPlanner(options, data::open_corpus(options.train.data)).plan();
+  const auto options = std::get<trainer::SweepOptions>(test::parse(test::words_of(
+      "sweep --data " + text +
+      " --backend host --model plain --depth 1 --n-embd 32 --n-head 2 --max-seq-len 32 "
+      "--total-batch-size 64 --eval-tokens 64 --matrix-lr 0.1,0.2,0.3 " +
+      more)));
+  return SweepPlanner(options, data::open_corpus(options.train.data)).plan();
+}
+
+TEST(SweepPlanner, PutsTheFirstRungBeyondTheWarmUp) {
+  const auto plan = [](const std::string& more) {
+    return planned("--devices 1 --num-iterations 270 --halving 3 --warmup-steps " + more);
   };
   using testing::ElementsAre;
   EXPECT_THAT(plan("5").rungs, ElementsAre(10, 30, 90, 270));
@@ -207,6 +210,27 @@ TEST(SweepPlanner, PutsTheFirstRungBeyondTheWarmUp) {
   const SweepPlan no_room = plan("200");
   EXPECT_THAT(no_room.rungs, ElementsAre(10, 30, 90, 270));
   EXPECT_THAT(no_room.warning, testing::EndsWith("noise: give fewer --warmup-steps"));
+}
+
+// The time of a trial, in ms, and its rungs.
+TEST(SweepPlanner, DividesABudgetAmongTrialsAndRungs) {
+  using testing::ElementsAre;
+  const std::string budget = "--num-iterations auto --sweep-budget 60 ";
+  const auto each = [&](const std::string& more) {
+    return length_of(*planned(budget + more).trials[0].config);
+  };
+  EXPECT_EQ(each("--devices 1"), 20'000);
+  EXPECT_EQ(each("--devices 2"), 30'000);
+  EXPECT_EQ(each("--devices 1 --seed 1,2"), 10'000);
+  // Three trials to a ninth, and one of them to its end: 3/9 + 8/9 of a trial.
+  const SweepPlan halved = planned(budget + "--devices 1 --halving 3");
+  EXPECT_THAT(halved.rungs, ElementsAre(5'454, 16'363, 49'090));
+  // Three points of two trials to an eighth, and one of them to its end: 6/8 + 2 x 7/8.
+  const SweepPlan seeds = planned(budget + "--devices 1 --halving 2 --seed 1,2");
+  EXPECT_THAT(seeds.rungs, ElementsAre(3'000, 6'000, 12'000, 24'000));
+  EXPECT_TRUE(seeds.is_timed);
+  EXPECT_THROW(planned(budget + "--devices 1 --time-budget 5m"), InputError);
+  EXPECT_THROW(planned(budget + "--devices 1 --halving 2 --min-steps 5"), InputError);
 }
 
 }  // namespace

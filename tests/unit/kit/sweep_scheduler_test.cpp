@@ -85,7 +85,7 @@ void expect_halving(std::size_t trials, std::int64_t steps) {
     const SweepPlan plan = plan_of(trials, 1, {10, 30, 90, kSteps});
     std::vector<Event> events;
     Scheduler scheduler(plan, {.factor = 3}, keep(events));
-    EXPECT_EQ(scheduler.steps_left(), steps);
+    EXPECT_EQ(scheduler.length_left(), steps);
     run_sweep(scheduler, events, 1, seed);
     // Reference: the trials that reached each rung, sorted by score.
     std::vector<std::size_t> here(trials);
@@ -113,7 +113,7 @@ void expect_halving(std::size_t trials, std::int64_t steps) {
       EXPECT_NE(status[i].state, TrialState::kPaused) << i;
       EXPECT_NE(status[i].state, TrialState::kWaiting) << i;
     }
-    EXPECT_EQ(scheduler.steps_left(), 0);
+    EXPECT_EQ(scheduler.length_left(), 0);
   }
 }
 
@@ -127,7 +127,7 @@ TEST(SweepScheduler, ComparesPointsByTheMeanOfTheirSeeds) {
   const SweepPlan plan = plan_of(6, 2, {10, kSteps});
   Scheduler scheduler(plan, {.factor = 3});
   // Point 1 has the best trial, point 2 the best mean.
-  EXPECT_EQ(scheduler.steps_left(), 6 * 10 + 2 * (kSteps - 10));
+  EXPECT_EQ(scheduler.length_left(), 6 * 10 + 2 * (kSteps - 10));
   const std::vector<double> scores = {5, 5, 0, 9, 4, 4};
   for (const double score : scores) {
     const auto next = scheduler.next_trial(0);
@@ -135,7 +135,7 @@ TEST(SweepScheduler, ComparesPointsByTheMeanOfTheirSeeds) {
   }
   EXPECT_THAT(states(scheduler),
               ElementsAre("stopped0", "stopped0", "stopped0", "stopped0", "waiting1", "waiting1"));
-  EXPECT_EQ(scheduler.steps_left(), 2 * (kSteps - 10));
+  EXPECT_EQ(scheduler.length_left(), 2 * (kSteps - 10));
 }
 
 // A trial's seconds include all its training: to earlier rungs, before a signal, and by earlier
@@ -153,7 +153,7 @@ TEST(SweepScheduler, AddsUpTheSecondsOfATrial) {
   EXPECT_EQ(second->trial, 0U);
   scheduler.add_part(0, 100, 2);
   scheduler.requeue(*second);
-  EXPECT_EQ(scheduler.steps_left(), kSteps - 100);
+  EXPECT_EQ(scheduler.length_left(), kSteps - 100);
   EXPECT_EQ(scheduler.status()[0].last.seconds, 4 + 2);
   scheduler.finish(*scheduler.next_trial(0),
                    {.state = TrialState::kDone, .step = kSteps, .val_loss = 1.0, .seconds = 1});

@@ -119,6 +119,9 @@ TEST(Checkpoint, KeepsTheInformationAboutTheRun) {
       .tokens = std::int64_t{1} << 52,
       .statistics = {.loss = {.count = 128, .mean = 0.1, .variance = 1e-30},
                      .grad_norm = {.count = 7, .mean = 1.0 / 3}},
+      .clock = BudgetClock{.budget = 0.1,
+                           .spent = 1.0 / 7,
+                           .pace = {.from = 9, .position = 1.0 / 3, .per_step = 1e-300}},
       .data = R"({"checksum":"0000000000000000","files":["a\nb"]})",
       .config = R"({"checksum":"0000000000000000","depth":4,"lr":0.02})"};
   save_state(saver, 2, info, 1);
@@ -133,12 +136,23 @@ TEST(Checkpoint, KeepsTheInformationAboutTheRun) {
   EXPECT_EQ(seen.loss.variance, 1e-30);
   EXPECT_EQ(seen.grad_norm.count, 7);
   EXPECT_EQ(seen.grad_norm.mean, 1.0 / 3);
+  const BudgetClock clock = checkpoint.info().clock.value();
+  EXPECT_EQ(clock.budget, info.clock->budget);
+  EXPECT_EQ(clock.spent, info.clock->spent);
+  EXPECT_EQ(clock.pace, info.clock->pace);
   EXPECT_EQ(checkpoint.info().rows, info.rows);
   EXPECT_EQ(checkpoint.info().tokens, info.tokens);
   EXPECT_EQ(checkpoint.info().data, info.data);
   EXPECT_EQ(checkpoint.info().config, info.config);
   EXPECT_THAT(message_of<Error>([&] { save_state(saver, 2, {.config = "[1]"}, 1); }),
               HasSubstr("not a JSON object: [1]"));
+  CheckpointInfo without = info;
+  without.clock.reset();
+  EXPECT_FALSE(parse_manifest(manifest_text({.info = without, .files = {}}), "file").info.clock);
+  without.clock = BudgetClock{.pace = {.from = 1, .position = 1.5}};
+  EXPECT_THAT(message_of<InputError>(
+                  [&] { parse_manifest(manifest_text({.info = without, .files = {}}), "f"); }),
+              HasSubstr("has a position outside of 0 to 1"));
 }
 
 TEST(Checkpoint, LoadsFullReplicasOfTheWeights) {

@@ -10,10 +10,12 @@
 
 #include "graphs/run_state.h"
 #include "runtime/memory/memory_plan.h"
+#include "support/files.h"
 #include "trainer/checkpoint/model_json.h"
 #include "trainer/options/option_table.h"
 #include "trainer/run/memory_fit.h"
 #include "trainer/run/run_config.h"
+#include "trainer/train/log_lines.h"
 
 namespace muo::trainer {
 namespace {
@@ -83,6 +85,14 @@ struct Case {
   Settings with = {};
 };
 
+// A log with one pace.
+std::string positions() {
+  static const test::TemporaryDirectory directory;
+  const auto file = directory.path() / "metrics.jsonl";
+  test::write_file(file, pace_line({.from = 0}, 0));
+  return file;
+}
+
 // NOLINTNEXTLINE(readability-function-size): a row for each option
 const std::vector<Case>& cases() {
   static const Settings micro_steps = {{"device-batch-size", "1"}, {"total-batch-size", "512"}};
@@ -118,6 +128,8 @@ const std::vector<Case>& cases() {
       {"num-iterations", "7"},
       {"target-flops", "1e15"},
       {"target-param-data-ratio", "100"},
+      {"time-budget", "5m"},
+      {"positions-from", positions()},
       {"matrix-lr", "0.1"},
       {"embedding-lr", "0.1"},
       {"unembedding-lr", "0.1"},
@@ -187,6 +199,7 @@ const std::vector<Case>& cases() {
       {"store-port", "29501"},
       {"profile-steps", "1:2"},
       {"graph-dot", "elsewhere"},
+      {"result", "elsewhere"},
   };
   return all;
 }
