@@ -52,6 +52,15 @@ Command parse_eval(const trainer::CommandRow& command, Arguments arguments) {
   return options;
 }
 
+Command parse_compare(const trainer::CommandRow& command, Arguments arguments) {
+  trainer::CompareOptions options;
+  trainer::Parser parser(command, trainer::option_table(options));
+  parser.add_flag("--json", options.json, "print JSON");
+  if (auto answer = parser.parse(arguments)) return Answer{*answer};
+  parser.apply();
+  return options;
+}
+
 Command parse_report(const trainer::CommandRow& command, Arguments arguments) {
   trainer::ReportOptions options;
   trainer::Parser parser(command, trainer::option_table(options));
@@ -199,6 +208,11 @@ constexpr std::array kCommands = {
            "report runs/*\n"
            "report runs/d12 --follow"},
           parse_report},
+    Entry{{"compare", "tell whether runs differ by more than chance, in pairs of equal seeds",
+           "compare runs/new_* --with runs/old_*\n"
+           "compare runs/lr_*_seed_*\n"
+           "compare sweeps/my_sweep"},
+          parse_compare},
     Entry{{"checkpoint", "import, export, inspect or verify checkpoints"}, nullptr, kCheckpoint},
     Entry{{"tokenize", "tokenize text into shards for training",
            "tokenize my_text/ --tokenizer tokenizer.json --out shards\n"

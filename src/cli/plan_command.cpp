@@ -30,6 +30,10 @@ namespace {
 trainer::ExpectedTime predicted_time(const trainer::RunConfig& config, const kit::GpuRates& rates) {
   const double step = kit::predict_step(config, rates).step;
   const double seconds = step * static_cast<double>(config.iterations());
+  if (const auto& budget = config.options.batch.time_budget; budget && budget->seconds < seconds)
+    return {.seconds = budget->seconds,
+            .text = fmt::format("{}, about {:.0f} steps of {:.3g} ms by --roofline {}",
+                                to_text(*budget), budget->seconds / step, 1e3 * step, rates.gpu)};
   return {.seconds = seconds,
           .text = fmt::format("about {}, {:.3g} ms a step, by --roofline {}",
                               duration_text(std::max(seconds, 1.0)), 1e3 * step, rates.gpu)};

@@ -1,12 +1,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <iterator>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -18,11 +16,11 @@
 #include "base/system_error_text.h"
 #include "base/terminal.h"
 #include "cli/cli.h"
+#include "cli/given_runs.h"
 #include "kit/report/followed_runs.h"
 #include "kit/report/html_report.h"
 #include "kit/report/http_server.h"
 #include "kit/report/live_page.h"
-#include "kit/report/run_reader.h"
 #include "kit/report/text_report.h"
 #include "kit/sweep/find_sweep.h"
 #include "trainer/train/stop_signal.h"
@@ -35,8 +33,6 @@ namespace fs = std::filesystem;
 // The interval at which the files of runs are polled, for all pages together.
 constexpr std::chrono::milliseconds kPause{500};
 constexpr std::chrono::milliseconds kSignalPoll{50};
-
-void note(const std::string& text) { say(stderr, fmt::format("muograph: note: {}\n", text)); }
 
 // Checked first, because reading runs may take a long time.
 void require_writable(const fs::path& out) {
@@ -52,46 +48,6 @@ void require_writable(const fs::path& out) {
   }
   if (!reason.empty())
     throw InputError(fmt::format("--out {}: cannot write it: {}", out.string(), reason));
-}
-
-// The given runs, with each sweep replaced by those of its trials that have started.
-std::vector<fs::path> runs_of(const std::vector<fs::path>& given) {
-  std::vector<fs::path> out;
-  for (const fs::path& directory : given) {
-    if (!kit::holds_sweep(directory)) {
-      out.push_back(directory);
-      continue;
-    }
-    std::vector<fs::path> trials = entries_of(directory / "trials");
-    std::erase_if(trials, [](const fs::path& trial) { return !fs::exists(trial / "config.toml"); });
-    if (trials.empty())
-      throw InputError(fmt::format("{}: no trial of this sweep has started", directory.string()));
-    std::ranges::move(trials, std::back_inserter(out));
-  }
-  return out;
-}
-
-// Removes duplicates, which may be given by different paths.
-std::vector<fs::path> without_duplicates(const std::vector<fs::path>& runs) {
-  std::vector<fs::path> out, seen;
-  for (const fs::path& run : runs) {
-    std::error_code error;
-    const fs::path real = fs::weakly_canonical(run, error);
-    if (std::ranges::find(seen, real) != seen.end()) {
-      note(fmt::format("{} is given more than once", run.string()));
-      continue;
-    }
-    seen.push_back(real);
-    out.push_back(run);
-  }
-  return out;
-}
-
-kit::RunHistory read_noted(const fs::path& directory) {
-  kit::RunHistory history = kit::read_run(directory);
-  for (const std::string& line : history.notes)
-    note(fmt::format("{}: {}", directory.string(), line));
-  return history;
 }
 
 // Prints the curves of each run, or for a sweep the table of its trials.

@@ -17,6 +17,7 @@
 #include "cli/cli.h"
 #include "kit/report/run_facts.h"
 #include "kit/sweep/ask_tell.h"
+#include "kit/sweep/finals.h"
 #include "kit/sweep/find_sweep.h"
 #include "kit/sweep/sweep_view.h"
 #include "trainer/checkpoint/model_json.h"
@@ -126,14 +127,15 @@ class SweepLoop {
  public:
   SweepLoop(const kit::SweepPlan& plan, kit::Scheduler& scheduler, kit::SweepDirectory& directory,
             kit::SweepRun& run, const std::atomic<int>& signal, kit::SweepView& view,
-            kit::AskTell* outside)
+            kit::AskTell* outside, kit::Finals* finals)
       : plan_(plan),
         scheduler_(scheduler),
         directory_(directory),
         run_(run),
         signal_(signal),
         view_(view),
-        outside_(outside) {}
+        outside_(outside),
+        finals_(finals) {}
 
   void run() {
     std::atomic<int> working = plan_.workers;
@@ -183,6 +185,8 @@ class SweepLoop {
     if (const std::string why = directory_.failure(); !why.empty()) run_.fail(why);
     run_.record_results();
     if (outside_ != nullptr) outside_->exchange(run_);
+    if (finals_ != nullptr)
+      if (const std::string news = finals_->advance(); !news.empty()) view_.note(news);
     if (!at_end && Clock::now() - shown_ < kBetweenViews) return;
     shown_ = Clock::now();
     const std::vector<kit::TrialStatus> status = scheduler_.status();
@@ -197,6 +201,7 @@ class SweepLoop {
   const std::atomic<int>& signal_;
   kit::SweepView& view_;
   kit::AskTell* const outside_;  // null without --ask-tell
+  kit::Finals* const finals_;    // null without --finalists
   Clock::time_point shown_;
   bool stopping_ = false;
 };
@@ -220,13 +225,19 @@ int run_command(const trainer::SweepOptions& options) {
       plan,
       {.factor = options.halving.factor,
        .asynchronous = options.halving.asynchronous,
-       .open = options.ask_tell},
+       .open = options.ask_tell || options.finalists > 1},
       [&](std::size_t trial, std::size_t rung) { return directory.add_promotion(trial, rung); });
   const trainer::StopSignal signals;
   std::optional<kit::AskTell> outside;
+  std::optional<kit::Finals> finals;
   if (options.ask_tell) {
     outside.emplace(STDIN_FILENO, STDOUT_FILENO, planner, scheduler, directory, signals.number());
     directory.replay(scheduler, [&](const nlohmann::json& line) { outside->replay(line); });
+  } else if (options.finalists > 1) {
+    finals.emplace(options, planner, scheduler, directory);
+    directory.replay(scheduler, [&](const nlohmann::json& line) {
+      if (line.value("kind", "") == "final") finals->replay(line);
+    });
   } else {
     directory.replay(scheduler);
   }
@@ -263,7 +274,8 @@ int run_command(const trainer::SweepOptions& options) {
   view.note(fmt::format("sweep directory: {}{}", directory.root().string(),
                         directory.is_resumed() ? " (resumed)" : ""));
   if (outside) outside->begin();
-  SweepLoop(plan, scheduler, directory, run, signals.number(), view, outside ? &*outside : nullptr)
+  SweepLoop(plan, scheduler, directory, run, signals.number(), view, outside ? &*outside : nullptr,
+            finals ? &*finals : nullptr)
       .run();
 
   const std::vector<kit::TrialStatus> status = scheduler.status();
@@ -282,7 +294,11 @@ int run_command(const trainer::SweepOptions& options) {
   const std::vector<kit::PointScore> best = kit::best_points(plan, status);
   if (best.empty())
     throw Error(fmt::format("no trial was completed: {}/sweep.csv has the reasons", where));
-  const std::size_t trial = best[0].best_trial;
+  const std::optional<kit::Finals::Best> final_best =
+      finals ? finals->best() : std::optional<kit::Finals::Best>();
+  const std::string certainty = final_best ? final_best->text : kit::certainty_text(plan, status);
+  if (!certainty.empty()) view.note(certainty);
+  const std::size_t trial = final_best ? final_best->trial : best[0].best_trial;
   note_best(options, plan.trials[trial],
             fmt::format("trial {}, {}", trial, directory.trial(trial).string()), view);
   view.note(fmt::format("captures: {}; all trials: {}/sweep.csv", run.captures(), where));

@@ -197,7 +197,7 @@ trainer::PlannedRun plan_training(const trainer::TrainOptions& options, const da
   return run;
 }
 
-// The contents of --result: docs/running.md.
+// The contents of --result: docs/reference.md.
 nlohmann::ordered_json result_of(const trainer::PlannedRun& planned,
                                  const trainer::TrainingRun& run, const trainer::DevicePeak& peak) {
   const trainer::RunConfig& config = planned.config;
@@ -318,7 +318,10 @@ int train(const trainer::TrainOptions& options, const trainer::LaunchedWorld* wo
   } catch (const std::exception& error) {
     if (result["state"] == "done") result["state"] = "failed";
     result["message"] = error.what();
-    file.write(result);
+    try {
+      file.write(result);
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the cause matters more
+    }
     throw;
   }
 }

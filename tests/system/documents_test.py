@@ -28,6 +28,7 @@ RUN_ELSEWHERE = {
     "scripts/check_cuda_architectures.py": "CUDA toolkit",
     "report --follow": "tests/system/follow_test.cpp",
     "muograph report": "tests/system/report_test.cpp",
+    "muograph compare": "tests/system/sweep_test.cpp",
     "muograph sweep --resume": "tests/system/sweep_test.cpp",
     "--process-per-device": "tests/system/processes_test.cpp",
     "scripts/look_at_report.py": "Chromium",

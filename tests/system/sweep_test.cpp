@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -100,6 +101,69 @@ TEST_F(Sweep, CapturesOncePerDeviceAndGroup) {
   // Each device has its own group, and the device that finishes first may help the other.
   EXPECT_THAT(outcome.out, testing::ContainsRegex("captures: [23];"));
   EXPECT_THAT(rows("sweep"), SizeIs(7));
+}
+
+// A rate of almost 0 is surely worse after four fresh seeds. A killed sweep repeats its decisions.
+TEST_F(Sweep, FinalsTestTheBestPointsWithFreshSeeds) {
+  const std::string more =
+      "--matrix-lr 0.3,0.31,1e-4 --embedding-lr 1e-3 --seed 1,2 --finalists 3 --num-iterations 6";
+  const Outcome outcome = run_program(sweep("sweep", more));
+  ASSERT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("finals: after 4 fresh seeds, trial "));
+  EXPECT_THAT(outcome.out, HasSubstr("point is worse than another  (matrix-lr 1e-4)"));
+  EXPECT_THAT(outcome.out, HasSubstr("fresh seeds, at 95 %: the best is "));
+  const std::string journal = test::read_file(path("sweep/sweep.jsonl"));
+  EXPECT_THAT(journal, HasSubstr(R"("kind":"final","trial":6,"options":{"matrix-lr":"0.)"));
+  EXPECT_THAT(journal, HasSubstr(R"("seed":"3"})"));
+  EXPECT_THAT(outcome.out, HasSubstr("captures: one on each of 2 devices"));
+  const auto all = rows("sweep");
+
+  // Killed while the first twelve trials of the finals were added.
+  const std::size_t next = journal.find(R"({"kind":"final","trial":11,)");
+  ASSERT_NE(next, std::string::npos);
+  test::write_file(path("sweep/sweep.jsonl"), journal.substr(0, next));
+  for (const auto& entry : fs::directory_iterator(path("sweep/trials")))
+    if (entry.path().filename() > "0010") fs::remove_all(entry.path());
+  const Outcome resumed = run_program("sweep --resume " + path("sweep").string());
+  ASSERT_EQ(resumed.code, 0) << resumed.err << resumed.out;
+  const auto best_of = [](const std::string& text) { return text.substr(text.find("\nbest: ")); };
+  EXPECT_EQ(best_of(resumed.out), best_of(outcome.out));
+  EXPECT_EQ(rows("sweep"), all);
+  const Outcome grown = run_program("sweep --resume " + path("sweep").string() + " --seed 1,2,3");
+  EXPECT_EQ(grown.code, 2);
+}
+
+// By muograph compare, and at its own end.
+TEST_F(Sweep, ItsPointsAreCompared) {
+  const std::string more = "--matrix-lr 0.3,1e-4 --seed 1,2,3 --num-iterations 6";
+  const Outcome outcome = run_program(sweep("sweep", more));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("certainty: at 95 %, in pairs of equal seeds, the best is "));
+  const Outcome points = run_program("compare " + path("sweep").string());
+  EXPECT_THAT(points.out, HasSubstr("seeds  held-out bits/byte  difference  "));
+  EXPECT_THAT(points.out, HasSubstr("the others are compared with it"));
+  const auto trials = [&](const std::string& numbers) {
+    std::string out;
+    for (const char number : numbers)
+      out += " " + path(trial("sweep", number - '0')).string();
+    return out;
+  };
+  const Outcome sides = run_program("compare --json" + trials("345") + " --with" + trials("012"));
+  const auto json = nlohmann::json::parse(sides.out);
+  EXPECT_EQ(json["groups"][1]["pairs"], 3);
+  EXPECT_EQ(json["unit"], "bits/byte");
+  const double difference = json["groups"][1]["difference"];
+  EXPECT_NEAR(difference,
+              json["groups"][1]["mean"].get<double>() - json["groups"][0]["mean"].get<double>(),
+              1e-12);
+  const Outcome seeds = run_program("compare" + trials("012"));
+  EXPECT_EQ(seeds.code, 2);
+  EXPECT_THAT(seeds.err, HasSubstr("all runs have the same options, but for their seeds"));
+  test::write_text(path("held.txt"), 90);
+  train("other", "--num-iterations 6 --val-data " + path("held.txt").string());
+  const Outcome other = run_program("compare" + trials("0") + " " + path("other").string());
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("cannot be compared"));
 }
 
 // With halving, a device returns to groups that it has captured. Each learning rate gives the same

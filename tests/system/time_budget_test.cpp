@@ -8,6 +8,7 @@
 
 #include "support/program.h"
 #include "system/training_run.h"
+#include "trainer/train/log_lines.h"
 
 // Runs whose length is a time: --time-budget, --positions-from and --result.
 namespace muo {
@@ -49,32 +50,56 @@ TEST_F(TimeBudget, EndsInTimeAndIsRepeatedBitwiseFromItsLog) {
     expect_length(run, 1);
     // The schedules reach their ends.
     const json last = metrics(run, "train").back();
-    EXPECT_LT(last["lr_multiplier"].get<double>(), 0.2);
+    EXPECT_LT(last["lr_multiplier"].get<double>(), 0.5);
     train(again, more + "--positions-from " + path(run + "/metrics.jsonl").string());
     EXPECT_EQ(losses(again), losses(run));
     const std::int64_t steps = std::ssize(losses(run));
     EXPECT_EQ(tensors(again, steps), tensors(run, steps));
     EXPECT_EQ(metrics(again, "eval"), metrics(run, "eval"));
   }
-  // All devices follow the same schedules.
-  train("more",
-        kAnySteps + ("--devices 2 --positions-from " + path("run1/metrics.jsonl").string()));
-  EXPECT_NEAR(losses("more").back(), losses("run1").back(), 1e-3);
+}
+
+// All devices of the host, and two ranks of one device of the SIMT tier.
+TEST_F(TimeBudget, ADeviceFollowsTheSamePositions) {
+  std::string log;
+  for (const Pace& pace : {Pace{0, 0, 0}, Pace{2, 0.25, 0.25}, Pace{4, 0.75, 0.125}, Pace{6, 1, 0}})
+    log += trainer::pace_line(pace, 1) + "\n";
+  test::write_file(path("log.jsonl"), log);
+  const std::string more = kAnySteps + ("--total-batch-size 256 --eval-every -1 --positions-from " +
+                                        path("log.jsonl").string());
+  train("host", more);
+  train("one", more + " --devices 1");
+  const Outcome outcome = run_program(
+      options("device", more + " --backend cuda --devices 1 --ranks-per-device 2 --dtype fp32"),
+      "MUO_CUDA_PLUGIN=muograph_simt");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::vector<json> host = metrics("host", "train"), device = metrics("device", "train");
+  const std::vector<double> one = losses("one");
+  ASSERT_EQ(host.size(), 6);
+  ASSERT_EQ(device.size(), 6);
+  ASSERT_EQ(one.size(), 6);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_NEAR(host[i]["loss"].get<double>(), one[i], 1e-5) << i;
+    EXPECT_NEAR(device[i]["loss"].get<double>(), one[i], 1e-5) << i;
+    for (const char* scheduled : {"lr_multiplier", "muon_momentum", "muon_weight_decay"})
+      EXPECT_FLOAT_EQ(device[i][scheduled].get<float>(), host[i][scheduled].get<float>()) << i;
+  }
+  EXPECT_NEAR(host[4]["lr_multiplier"].get<double>(), 0.25 / 0.65 * 0.95 + 0.05, 1e-6);
 }
 
 TEST_F(TimeBudget, AResumedRunTakesWhatIsLeft) {
   const std::string more = kAnySteps + std::string("--time-budget 1500ms ");
   EXPECT_EQ(run_program(options("run", more)).code, 2);  // not a unit
-  const std::string budget = kAnySteps + std::string("--time-budget 1.5 --save-every 20 ");
+  const std::string budget = kAnySteps + std::string("--time-budget 1.5 --save-every 10 ");
   train("run", budget);
-  const std::string half = trainer::checkpoint_directory(path("run"), 20);
+  const std::string half = trainer::checkpoint_directory(path("run"), 10);
   train("rest", budget + "--resume " + half);
   const std::vector<json> paces = metrics("rest", "pace");
   const json manifest = json::parse(test::read_file(half + "/manifest.json"));
   EXPECT_EQ(manifest["time_budget"]["budget"], 1.5);
   EXPECT_EQ(paces.front()["seconds"], manifest["time_budget"]["spent"]);
   EXPECT_EQ(paces.front()["per_step"], manifest["time_budget"]["per_step"]);
-  EXPECT_GT(paces.front()["position"].get<double>(), 0);
+  EXPECT_GT(paces.front()["per_step"].get<double>(), 0);
   EXPECT_GT(paces.back()["seconds"].get<double>(), 1.3);
   // Repeated from the checkpoint's step on.
   train("again", kAnySteps + ("--resume " + half + " --positions-from " +

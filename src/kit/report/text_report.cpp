@@ -137,13 +137,18 @@ const std::vector<double>& held_out_of(const RunHistory& run) {
   return best(run.val_bpb) ? run.val_bpb : run.val_loss;
 }
 
+std::string cell(const std::optional<double>& value) {
+  return value ? fmt::format("{:.4f}", *value) : "-";
+}
+
+}  // namespace
+
 std::string value_in(const RunSummary& run, const std::string& option) {
   const auto found =
       std::ranges::find(run.options, option, &std::pair<std::string, std::string>::first);
   return found == run.options.end() ? "" : found->second;
 }
 
-// Returns the options in which other runs differ from the first, without the seed and bookkeeping.
 std::vector<std::string> differing_options(std::span<const RunSummary> runs) {
   std::vector<std::string> out;
   for (const auto& option : runs.front().options) {
@@ -157,12 +162,6 @@ std::vector<std::string> differing_options(std::span<const RunSummary> runs) {
   return out;
 }
 
-std::string cell(const std::optional<double>& value) {
-  return value ? fmt::format("{:.4f}", *value) : "-";
-}
-
-}  // namespace
-
 RunSummary summary_of(const RunHistory& run, const std::string& name) {
   const std::vector<double>&ms = run.of(Series::kStepMs), &held_out = held_out_of(run);
   return {.name = name,
@@ -170,6 +169,7 @@ RunSummary summary_of(const RunHistory& run, const std::string& name) {
           .held_out = run.held_out,
           .unit = best(run.val_bpb) ? "bits/byte" : "loss",
           .steps = run.step.empty() ? 0 : run.step.back() + 1,
+          .evaluated = run.eval_step.empty() ? -1 : run.eval_step.back(),
           .seconds = std::accumulate(ms.begin(), ms.end(), 0.0,
                                      [](double sum, double each) {
                                        return std::isfinite(each) ? sum + each / 1000 : sum;

@@ -23,9 +23,14 @@ struct RunSummary {
   std::string held_out;  // as in RunHistory
   std::string unit;
   std::int64_t steps = 0;
+  std::int64_t evaluated = -1;  // steps at the last evaluation; -1: none
   double seconds = 0;
   std::optional<double> loss, last, best;
 };
+// The option's value; empty if the run's config.toml lacks it.
+std::string value_in(const RunSummary& run, const std::string& option);
+// The options in which other runs differ from the first, without the seed and bookkeeping.
+std::vector<std::string> differing_options(std::span<const RunSummary> runs);
 RunSummary summary_of(const RunHistory& run, const std::string& name);
 
 // Returns a table of a sweep's trials, with the options in which they differ. The trials are sorted

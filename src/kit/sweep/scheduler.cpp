@@ -43,7 +43,8 @@ std::int64_t length_done(const Trial& trial, const TrialStatus& status) {
 }
 
 std::int64_t Scheduler::length_at(std::size_t trial, std::size_t rung) const {
-  return plan_.rungs.empty() ? length_of(*plan_.trials[trial].config) : plan_.rungs[rung];
+  const Trial& each = plan_.trials[trial];
+  return plan_.rungs.empty() || each.is_final ? length_of(*each.config) : plan_.rungs[rung];
 }
 
 void Scheduler::replay_result(std::size_t trial, const TrialResult& result) {

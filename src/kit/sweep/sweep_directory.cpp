@@ -75,7 +75,7 @@ void replay_line(Scheduler& scheduler,
   if (!line.is_object()) throw trainer::input_error("{}: is not an object", where);
   const std::string kind = line.value("kind", "");
   const auto trial = line.value("trial", std::size_t{0});
-  if (kind == "trial" && add_trial) add_trial(line);
+  if ((kind == "trial" || kind == "final") && add_trial) add_trial(line);
   if (trial >= scheduler.status().size())
     throw trainer::input_error("{}: no trial {}", where, trial);
   if (kind == "promotion") scheduler.replay_promotion(trial, line.value("rung", std::size_t{0}));
@@ -96,7 +96,7 @@ std::string trial_line(std::size_t number, const Trial& trial) {
   Json settings = Json::object();
   for (const Setting& setting : trial.point)
     settings[setting.option] = setting.value;
-  Json line{{"kind", "trial"}, {"trial", number}, {"options", settings}};
+  Json line{{"kind", trial.is_final ? "final" : "trial"}, {"trial", number}, {"options", settings}};
   if (!trial.name.empty()) line["name"] = trial.name;
   return line.dump();
 }
@@ -235,7 +235,8 @@ void SweepDirectory::resume(const trainer::SweepOptions& options, const SweepPla
       first == header ? std::vector<Point>() : points_in(lines_, file);
   if (!lines_.empty()) lines_.erase(lines_.begin());
   if (first == header) return;
-  const bool grows = options.halving.factor < 2 && !options.trials && begins_with(plan, before);
+  const bool grows = options.halving.factor < 2 && options.finalists < 2 && !options.trials &&
+                     begins_with(plan, before);
   check_header(first, header, root_, grows ? options.axes : std::vector<trainer::Axis>());
   replace_file(root_ / "sweep.toml", sweep_toml(options));
   std::string text = fmt::format("{}\n{}", header, bytes.text().substr(first.size() + 1));

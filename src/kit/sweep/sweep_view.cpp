@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/text_table.h"
+#include "kit/sweep/comparison.h"
 #include "trainer/options/option_row.h"
 
 namespace muo::kit {
@@ -51,6 +52,33 @@ std::string best_table(const SweepPlan& plan, const std::vector<TrialStatus>& st
 }
 
 }  // namespace
+
+std::string certainty_text(const SweepPlan& plan, const std::vector<TrialStatus>& status,
+                           double confidence) {
+  std::vector<RunGroup> groups;
+  const std::vector<PointScore> best = best_points(plan, status);
+  for (const PointScore& each : best) {
+    if (each.depth != best[0].depth) break;
+    const std::vector<std::size_t>& trials = plan.points[each.point];
+    RunGroup& group = groups.emplace_back();
+    group.name = std::to_string(trials.front());
+    for (const std::size_t trial : trials)
+      group.scores.emplace(value_in(plan.trials[trial].point, "seed"), *status[trial].last.score());
+  }
+  if (groups.size() < 2) return {};
+  if (groups[0].scores.size() < 2)
+    return "certainty: unknown, as each point has one seed: --seed 1..4 tells gains from chance";
+  const Comparison comparison = compare_groups("", std::move(groups), confidence, Baseline::kBest);
+  std::vector<std::string> open;
+  for (std::size_t i = 0; i < comparison.tests.size(); ++i)
+    if (comparison.tests[i].judgement != Judgement::kHigher)
+      open.push_back(comparison.groups[i + 1].name);
+  const std::string how = fmt::format("at {:g} %, in pairs of equal seeds", 100 * confidence);
+  if (open.empty()) return fmt::format("certainty: {}, the best is better than all others", how);
+  return fmt::format("certainty: {}, the best is not told apart from the point{} of trial{} {}",
+                     how, open.size() == 1 ? "" : "s", open.size() == 1 ? "" : "s",
+                     fmt::join(open, ", "));
+}
 
 std::string length_text(const SweepPlan& plan, std::int64_t length) {
   if (!plan.is_timed) return std::to_string(length);

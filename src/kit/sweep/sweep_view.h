@@ -48,6 +48,12 @@ struct PointScore {
 // that has no score or has reached another depth.
 std::vector<PointScore> best_points(const SweepPlan& plan, const std::vector<TrialStatus>& status);
 
+// Says which points are not told apart from the best one, in pairs of equal seeds, at the given
+// confidence of all judgements together; without two seeds, that this is not known. Empty for a
+// single point.
+std::string certainty_text(const SweepPlan& plan, const std::vector<TrialStatus>& status,
+                           double confidence = 0.95);
+
 // Formats a length_of(): "120", or "2m00s" with time budgets.
 std::string length_text(const SweepPlan& plan, std::int64_t length);
 

@@ -85,6 +85,8 @@ void refuse_with_ask_tell(const trainer::SweepOptions& options) {
     throw InputError("--ask-tell: the sweep ends when standard input does: leave out --trials");
   if (options.budget)
     throw InputError("--ask-tell: the number of trials is not known: give --time-budget for each");
+  if (options.finalists > 1)
+    throw InputError("--ask-tell: the external optimizer chooses points: leave out --finalists");
   if (options.halving.factor > 1)
     throw InputError("--ask-tell: the external optimizer stops trials: leave out --halving");
 }
@@ -114,6 +116,8 @@ SweepPlanner::SweepPlanner(const trainer::SweepOptions& options, const data::Cor
     return found == numbers.end() ? numbers.size() : found->second;
   });
   divide_budget(points.size());
+  const auto finals = static_cast<std::size_t>(options_.finalists * kLooks.back());
+  plan_.trials.reserve(points.size() + (options_.finalists > 1 ? finals : 0));
   for (Point& point : points)
     plan_one({}, std::move(point));
   if (plan_.groups.empty())
@@ -128,6 +132,12 @@ std::size_t SweepPlanner::add(std::string name, Point point) {
   const std::size_t number = plan_.trials.size() - 1;
   if (plan_.trials[number].config) plan_.points.push_back({number});
   return number;
+}
+
+std::size_t SweepPlanner::add_final(Point point) {
+  plan_one({}, std::move(point));
+  plan_.trials.back().is_final = true;
+  return plan_.trials.size() - 1;
 }
 
 void SweepPlanner::choose_devices() {
@@ -290,7 +300,7 @@ void SweepPlanner::divide_budget(std::size_t trials) {
     throw InputError("--sweep-budget: it sets --time-budget: give only one of them");
   std::size_t seeds = 1;
   for (const trainer::Axis& axis : options_.axes)
-    if (axis.option == "seed" && axis.is_finite() && !options_.trials) seeds = axis.values.size();
+    if (axis.option == "seed" && axis.is_finite()) seeds = axis.values.size();
   const auto factor = static_cast<std::size_t>(options_.halving.factor);
   std::size_t points = std::max<std::size_t>(1, trials / seeds);
   double waves = 0, before = 0;  // in lengths of a trial

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -55,11 +56,15 @@ struct Trial {
   std::size_t group = 0;                     // index in SweepPlan::groups
   std::string refusal;                       // why it is refused
   std::string name = {};                     // given by an external optimizer
+  bool is_final = false;                     // trains to its end: no halving
 };
 
 // The length of a trial, and of its training so far: in steps, or, with a time budget, in
 // milliseconds of training.
 std::int64_t length_of(const trainer::RunConfig& config);
+
+// Numbers of fresh seeds after which finalists are tested (finals.h), fixed beforehand.
+inline constexpr std::array kLooks = {4, 6, 8, 12, 16};
 
 // Bytes of a worker's memory: on each of its devices and on the host.
 struct WorkerMemory {
@@ -105,6 +110,8 @@ class SweepPlanner {
   // With --ask-tell: adds a trial and returns its number. Existing trials and groups keep their
   // addresses, and other threads may read them at the same time. At most kMaxTrials may be added.
   std::size_t add(std::string name, Point point);
+  // Adds a trial of the finals (finals.h) in the same way. It belongs to no point.
+  std::size_t add_final(Point point);
 
  private:
   void choose_devices();

@@ -57,9 +57,9 @@ TrialRun::TrialRun(const Shared& shared, const Trial& trial, const CaptureGroup&
                                       .corpus = shared.corpus,
                                       .files = *files_,
                                       .signal = shared.stop,
-                                      .until = timed && !known_ ? config_.iterations()
-                                               : timed          ? first_step
-                                                                : segment.until,
+                                      .until = !timed   ? segment.until
+                                               : known_ ? first_step
+                                                        : config_.iterations(),
                                       .until_seconds = until_seconds,
                                       .end_early = &end_early_,
                                       .evaluate_at_end = !known_,

@@ -171,8 +171,12 @@ std::vector<OptionRow> option_table(SweepOptions& o) {
           &o.halving.min_steps, {1, kMaxSteps}),
       row("asynchronous", kHost, "on|off",
           "promote without waiting for all trials of a rung (ASHA)", &o.halving.asynchronous),
-      row("sweep-budget", kHost, "TIME",
-          "training time of the sweep, such as 1h; sets --time-budget", &o.budget),
+      row("sweep-budget", kHost, "TIME", "training time of the sweep, e.g. 1h; sets --time-budget",
+          &o.budget),
+      row("finalists", kHost, "N", "test the N best points with fresh seeds; 1: no finals",
+          &o.finalists, {1, 16}),
+      row("confidence", kHost, "X", "confidence of all judgements of the finals together",
+          &o.confidence, {0.5, 0.999999}),
       row("devices-per-trial", kHost, "N", "devices per trial", &o.devices_per_trial, {1, 256}),
       row("trials-per-device", kHost, "N", "concurrent trials per GPU", &o.trials_per_device,
           {1, 16}),
@@ -212,6 +216,17 @@ std::vector<OptionRow> option_table(ReportOptions& o) {
              "minified plotly.js; auto: the file fetched by scripts/setup.sh", &o.plotly),
       OptionGroup{"Live"}("port", kOther, "N", "port of --follow; 0: any free port", &o.port,
                           {0, 65535}),
+  };
+}
+
+std::vector<OptionRow> option_table(CompareOptions& o) {
+  OptionRow runs = kFiles("runs", kOther, "RUN...", "run directories and sweeps", &o.runs).needed();
+  runs.positional = true;
+  return {
+      std::move(runs),
+      kFiles("with", kOther, "RUN...", "runs to compare with; default: by their options", &o.with),
+      OptionGroup{"Test"}("confidence", kOther, "X", "confidence of all judgements together",
+                          &o.confidence, {0.5, 0.999999}),
   };
 }
 

@@ -201,6 +201,8 @@ struct SweepOptions {
   std::optional<Duration> budget = {};  // of all trials together; sets train.batch.time_budget
   std::int64_t devices_per_trial = 1;
   std::int64_t trials_per_device = 1;  // concurrent trials on a GPU
+  std::int64_t finalists = 1;          // points that fresh seeds test; 1: no finals
+  double confidence = 0.95;            // of all judgements of the finals together
   bool ask_tell = false;               // an external optimizer suggests trials
 };
 
@@ -357,6 +359,13 @@ struct ReportOptions {
   bool text = false;         // small curves on the terminal instead of a page
   bool follow = false;       // serve the page while runs grow
   std::int64_t port = 6007;  // on 127.0.0.1; 0: any free port
+};
+
+struct CompareOptions {
+  std::vector<std::filesystem::path> runs = {};  // run directories and sweeps
+  std::vector<std::filesystem::path> with = {};  // runs of the other side; empty: by their options
+  double confidence = 0.95;
+  bool json = false;
 };
 
 struct DoctorOptions {

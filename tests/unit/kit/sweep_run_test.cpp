@@ -229,6 +229,7 @@ TEST(SweepPlanner, DividesABudgetAmongTrialsAndRungs) {
   const SweepPlan seeds = planned(budget + "--devices 1 --halving 2 --seed 1,2");
   EXPECT_THAT(seeds.rungs, ElementsAre(3'000, 6'000, 12'000, 24'000));
   EXPECT_TRUE(seeds.is_timed);
+  EXPECT_EQ(planned(budget + "--devices 1 --halving 2 --seed 1,2 --trials 6").rungs, seeds.rungs);
   EXPECT_THROW(planned(budget + "--devices 1 --time-budget 5m"), InputError);
   EXPECT_THROW(planned(budget + "--devices 1 --halving 2 --min-steps 5"), InputError);
 }

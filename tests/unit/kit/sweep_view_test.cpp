@@ -39,6 +39,31 @@ TEST(BestPoints, AreSortedByStepThenByMean) {
   EXPECT_EQ(best[2].step, 30);
 }
 
+// Of three points of two seeds, the second differs from the best by chance, the third surely.
+TEST(Certainty, NamesThePointsThatAreNotToldApart) {
+  SweepPlan plan = plan_of(6, 2, {});
+  const auto seed = [&](std::size_t trial, const char* value) {
+    plan.trials[trial].point = {{"seed", value}};
+  };
+  for (std::size_t i = 0; i < 6; ++i)
+    seed(i, i % 2 == 0 ? "1" : "2");
+  const auto status = [](double third) {
+    return std::vector<TrialStatus>{at(9, 2),   at(9, 3),         at(9, 2.1),
+                                    at(9, 3.4), at(9, 2 + third), at(9, 3 + third)};
+  };
+  EXPECT_EQ(certainty_text(plan, status(0.5)),
+            "certainty: at 95 %, in pairs of equal seeds, the best is not told apart from the "
+            "point of trial 2");
+  plan.points.erase(plan.points.begin() + 1);
+  EXPECT_EQ(certainty_text(plan, status(0.5)),
+            "certainty: at 95 %, in pairs of equal seeds, the best is better than all others");
+  plan.points = {{0}, {2}};
+  EXPECT_EQ(certainty_text(plan, status(0.5)),
+            "certainty: unknown, as each point has one seed: --seed 1..4 tells gains from chance");
+  plan.points = {{0, 1}};
+  EXPECT_EQ(certainty_text(plan, status(0.5)), "");
+}
+
 // Steps that an earlier process trained do not count towards this process's rate.
 TEST(SweepView, AssumesTheRateSoFar) {
   const SweepPlan plan = plan_of(3, 1, {});

@@ -25,6 +25,7 @@ constexpr double kBudget = 10;
 RunConfig config_of(double budget = kBudget, const TrainedSoFar& trained = {}) {
   RunConfig config;
   config.options.batch.time_budget = Duration{budget};
+  config.hyper.iterations = kUnbounded;
   config.trained = trained;
   config.hyper.pace = trained.steps == 0 ? Pace{.from = 0} : trained.clock.pace;
   return config;
@@ -84,6 +85,7 @@ TEST(Pacing, EndsWithinHalfAStepWhateverTheStepsTake) {
     for (const std::int64_t unfinished : {0, 1}) {
       SCOPED_TRACE(testing::Message() << "durations " << i << ", unfinished " << unfinished);
       const auto& duration = durations[i];
+      if (duration(0) > kBudget && unfinished > 0) continue;  // nothing is known when it ends
       const Simulated run = simulate(config_of(), duration, unfinished);
       const auto steps = std::ssize(run.positions);
       const double last = duration(steps - 1);
@@ -113,7 +115,7 @@ TEST(Pacing, APauseDoesNotMoveTheSchedules) {
 TEST(Pacing, AResumedRunTakesWhatIsLeft) {
   const auto duration = [](std::int64_t) { return 0.01; };
   const Simulated first = simulate(config_of(), duration, 0, 400);
-  EXPECT_DOUBLE_EQ(first.clock.spent, 4);
+  EXPECT_NEAR(first.clock.spent, 4, 1e-12);
   const TrainedSoFar trained{.steps = 400, .rows = 0, .tokens = 0, .clock = first.clock};
   const Simulated rest = simulate(config_of(kBudget, trained), duration);
   EXPECT_EQ(rest.positions.size(), 600);
