@@ -31,6 +31,7 @@ template <class Options>
 Command parse_simple(const trainer::CommandRow& command, Arguments arguments) {
   Options options;
   trainer::Parser parser(command, trainer::option_table(options));
+  if constexpr (requires { options.json; }) parser.add_flag("--json", options.json, "print JSON");
   if (auto answer = parser.parse(arguments)) return Answer{*answer};
   parser.apply();
   return options;
@@ -49,15 +50,6 @@ Command parse_eval(const trainer::CommandRow& command, Arguments arguments) {
     if (options.examples.any() && parser.is_given(of_data))
       throw InputError(
           concat("eval: --", of_data, " has no effect with --hellaswag and --core: omit it"));
-  return options;
-}
-
-Command parse_compare(const trainer::CommandRow& command, Arguments arguments) {
-  trainer::CompareOptions options;
-  trainer::Parser parser(command, trainer::option_table(options));
-  parser.add_flag("--json", options.json, "print JSON");
-  if (auto answer = parser.parse(arguments)) return Answer{*answer};
-  parser.apply();
   return options;
 }
 
@@ -212,7 +204,7 @@ constexpr std::array kCommands = {
            "compare runs/new_* --with runs/old_*\n"
            "compare runs/lr_*_seed_*\n"
            "compare sweeps/my_sweep"},
-          parse_compare},
+          parse_simple<trainer::CompareOptions>},
     Entry{{"checkpoint", "import, export, inspect or verify checkpoints"}, nullptr, kCheckpoint},
     Entry{{"tokenize", "tokenize text into shards for training",
            "tokenize my_text/ --tokenizer tokenizer.json --out shards\n"

@@ -185,13 +185,13 @@ class SweepLoop {
     if (const std::string why = directory_.failure(); !why.empty()) run_.fail(why);
     run_.record_results();
     if (outside_ != nullptr) outside_->exchange(run_);
-    if (finals_ != nullptr)
-      if (const std::string news = finals_->advance(); !news.empty()) view_.note(news);
     if (!at_end && Clock::now() - shown_ < kBetweenViews) return;
     shown_ = Clock::now();
     const std::vector<kit::TrialStatus> status = scheduler_.status();
     directory_.write_table(plan_, status);
     view_.show(status, run_.running(), scheduler_.length_left());
+    if (finals_ != nullptr)
+      if (const std::string news = finals_->advance(status); !news.empty()) view_.note(news);
   }
 
   const kit::SweepPlan& plan_;

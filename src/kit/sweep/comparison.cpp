@@ -49,18 +49,6 @@ Comparison compare_groups(std::string unit, std::vector<RunGroup> groups, double
   return out;
 }
 
-std::string_view judgement_text(const PairedTest& test) {
-  switch (test.judgement) {
-    case Judgement::kLower:
-      return "better";
-    case Judgement::kHigher:
-      return "worse";
-    case Judgement::kUndecided:
-      return "not told apart";
-  }
-  return {};
-}
-
 std::string comparison_text(const Comparison& comparison) {
   Table table({"", "seeds", "held-out " + comparison.unit, "difference",
                fmt::format("{:.4g} % interval", 100 * (1 - comparison.alpha)), "p", ""});
@@ -77,7 +65,8 @@ std::string comparison_text(const Comparison& comparison) {
       row.push_back(test.pairs == 0 ? "-" : fmt::format("{:+.4f}", test.mean));
       row.push_back(known ? fmt::format("{:+.4f} to {:+.4f}", test.low, test.high) : "-");
       row.push_back(known ? fmt::format("{:.2g}", test.p) : "-");
-      row.push_back(std::string(judgement_text(test)) + seeds_needed_text(test, comparison.alpha));
+      row.push_back(std::string(name_of(test.judgement)) +
+                    seeds_needed_text(test, comparison.alpha));
     }
     table.add(std::move(row));
   }
@@ -101,7 +90,7 @@ std::string comparison_json(const Comparison& comparison) {
     json["deviation"] = test.deviation;
     if (test.pairs > 1) json["interval"] = {test.low, test.high};
     json["p"] = test.p;
-    json["judgement"] = judgement_text(test);
+    json["judgement"] = name_of(test.judgement);
     if (const auto needed = pairs_needed(test, comparison.alpha)) json["pairs_needed"] = *needed;
   }
   return json_text(Json{{"unit", comparison.unit}, {"alpha", comparison.alpha}, {"groups", groups}},

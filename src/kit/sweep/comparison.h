@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "kit/sweep/paired_test.h"
@@ -26,14 +25,12 @@ struct Comparison {
   std::vector<PairedTest> tests;  // of groups[i + 1] less groups[0]
   double alpha = 0;               // of each test
 };
-// Whether the group to compare with was fixed before the runs, or is the best of them. A family of
-// tests, one for each other group or one for each pair of groups, shares 1 - confidence equally.
+// kGiven: the baseline was chosen before the runs, so each other group is one test. kBest: it is
+// the best group, so each pair of groups is one test. The tests share 1 - confidence (Bonferroni).
 enum class Baseline : std::uint8_t { kGiven, kBest };
 Comparison compare_groups(std::string unit, std::vector<RunGroup> groups, double confidence,
                           Baseline baseline);
 
-// The sign of a difference in words: a lower loss is "better".
-std::string_view judgement_text(const PairedTest& test);
 std::string comparison_text(const Comparison& comparison);
 std::string comparison_json(const Comparison& comparison);
 

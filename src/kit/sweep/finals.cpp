@@ -1,7 +1,6 @@
 #include "kit/sweep/finals.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -60,15 +59,12 @@ Finals::Finals(const trainer::SweepOptions& options, SweepPlanner& planner, Sche
       first_seed_(largest_seed(planner.plan()) + 1) {}
 
 void Finals::replay(const nlohmann::json& line) {
-  Point point;
-  for (const auto& [option, value] : line.at("options").items())
-    point.push_back({option, value.get<std::string>()});
+  const Point point = journal_point(line);
   trials_[sorted(point)] = planner_.add_final(point);
   scheduler_.add_trials();
 }
 
-std::string Finals::advance() {
-  const std::vector<TrialStatus> status = scheduler_.status();
+std::string Finals::advance(const std::vector<TrialStatus>& status) {
   if (over_ ||
       !std::ranges::all_of(status, [](const TrialStatus& s) { return has_ended(s.state); }))
     return {};
@@ -91,9 +87,9 @@ void Finals::choose(const std::vector<TrialStatus>& status) {
   std::erase_if(best, [&](const PointScore& each) { return each.depth != best.front().depth; });
   best.resize(std::min(best.size(), static_cast<std::size_t>(options_.finalists)));
   for (const PointScore& each : best) {
-    Point point = plan.trials[each.best_trial].point;
-    std::erase_if(point, [](const Setting& setting) { return setting.option == "seed"; });
-    finalists_.push_back({.trial = each.best_trial, .point = std::move(point), .scores = {}});
+    finalists_.push_back({.trial = each.best_trial,
+                          .point = without_seed(plan.trials[each.best_trial].point),
+                          .scores = {}});
   }
 }
 
@@ -158,18 +154,13 @@ std::optional<Finals::Best> Finals::best() const {
     return sum / static_cast<double>(finalists_[i].scores.size());
   };
   const std::size_t best = *std::ranges::min_element(in, {}, mean);
-  std::vector<std::size_t> open;
+  std::vector<std::string> undecided;
   for (const std::size_t i : in)
-    if (i != best) open.push_back(finalists_[i].trial);
-  const std::string how =
-      fmt::format("finals: {} of {} points left after {} fresh seeds, at {:g} %", in.size(),
-                  finalists_.size(), finalists_[best].scores.size(), 100 * options_.confidence);
+    if (i != best) undecided.push_back(std::to_string(finalists_[i].trial));
   return Best{finalists_[best].trial,
-              open.empty()
-                  ? how + ": the best is better than all others"
-                  : fmt::format("{}: the best is not told apart from the point{} of trial{} {}",
-                                how, open.size() == 1 ? "" : "s", open.size() == 1 ? "" : "s",
-                                fmt::join(open, ", "))};
+              fmt::format("finals: {} of {} points left after {} fresh seeds, at {:g} %: {}",
+                          in.size(), finalists_.size(), finalists_[best].scores.size(),
+                          100 * options_.confidence, best_text(undecided))};
 }
 
 }  // namespace muo::kit

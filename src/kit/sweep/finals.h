@@ -34,9 +34,9 @@ class Finals {
 
   // Adds a trial that an earlier process added, given as its line in the journal.
   void replay(const nlohmann::json& line);
-  // Call this repeatedly: once no trial is left to train, adds those of the next look, or closes
-  // the scheduler. Returns news for the user; empty: none.
-  std::string advance();
+  // Call this repeatedly with the scheduler's status: once no trial is left to train, adds those of
+  // the next look, or closes the scheduler. Returns news for the user; empty: none.
+  std::string advance(const std::vector<TrialStatus>& status);
 
   // The best finalist so far; empty before there are finalists.
   struct Best {

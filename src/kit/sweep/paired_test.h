@@ -16,7 +16,8 @@ double two_sided_p(double t, int freedom);
 double critical_t(double p, int freedom);
 
 enum class Judgement : std::uint8_t { kLower, kUndecided, kHigher };
-constexpr auto names_of(Judgement) { return name_list("lower", "not told apart", "higher"); }
+// A lower loss is better.
+constexpr auto names_of(Judgement) { return name_list("better", "not told apart", "worse"); }
 
 // A paired two-sided t-test of differences of held-out losses: runs of one point less runs of
 // another, by seed.

@@ -118,10 +118,7 @@ std::vector<Point> points_in(std::span<const std::string> lines, const fs::path&
     const nlohmann::json line = parse_strict_json(lines[i], where);
     try {
       if (line.value("kind", "") != "trial") continue;
-      Point& point = points.emplace_back();
-      point.reserve(line.at("options").size());
-      for (const auto& [option, value] : line["options"].items())
-        point.push_back({option, value.get<std::string>()});
+      points.push_back(journal_point(line));
     } catch (const nlohmann::json::exception& error) {
       throw trainer::input_error("{}: {}", where, error.what());
     }
@@ -187,6 +184,13 @@ std::string field(std::string text) {
 std::string field(std::optional<double> number) { return number ? fmt::format("{}", *number) : ""; }
 
 }  // namespace
+
+Point journal_point(const nlohmann::json& line) {
+  Point point;
+  for (const auto& [option, value] : line.at("options").items())
+    point.push_back({option, value.get<std::string>()});
+  return point;
+}
 
 std::vector<Point> journal_points(const fs::path& root) {
   if (!holds_sweep(root)) return {};

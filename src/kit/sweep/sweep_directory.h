@@ -17,6 +17,9 @@ namespace muo::kit {
 // none if `root` holds no sweep. Throws InputError.
 [[nodiscard]] std::vector<Point> journal_points(const std::filesystem::path& root);
 
+// The point in a journal's line of a trial. Throws nlohmann's exceptions.
+[[nodiscard]] Point journal_point(const nlohmann::json& line);
+
 // <root>/sweep.toml      options, which `sweep --config` reads back
 // <root>/sweep.jsonl     the journal: trials, results and promotions in their order
 // <root>/sweep.csv       a row for each trial

@@ -74,10 +74,14 @@ std::string certainty_text(const SweepPlan& plan, const std::vector<TrialStatus>
     if (comparison.tests[i].judgement != Judgement::kHigher)
       open.push_back(comparison.groups[i + 1].name);
   const std::string how = fmt::format("at {:g} %, in pairs of equal seeds", 100 * confidence);
-  if (open.empty()) return fmt::format("certainty: {}, the best is better than all others", how);
-  return fmt::format("certainty: {}, the best is not told apart from the point{} of trial{} {}",
-                     how, open.size() == 1 ? "" : "s", open.size() == 1 ? "" : "s",
-                     fmt::join(open, ", "));
+  return fmt::format("certainty: {}, {}", how, best_text(open));
+}
+
+std::string best_text(const std::vector<std::string>& undecided) {
+  if (undecided.empty()) return "the best is better than all others";
+  const std::string_view plural = undecided.size() == 1 ? "" : "s";
+  return fmt::format("the best is not told apart from the point{} of trial{} {}", plural, plural,
+                     fmt::join(undecided, ", "));
 }
 
 std::string length_text(const SweepPlan& plan, std::int64_t length) {

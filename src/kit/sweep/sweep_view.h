@@ -54,6 +54,10 @@ std::vector<PointScore> best_points(const SweepPlan& plan, const std::vector<Tri
 std::string certainty_text(const SweepPlan& plan, const std::vector<TrialStatus>& status,
                            double confidence = 0.95);
 
+// "the best is better than all others", or the points from which it is not told apart, by a trial
+// of each.
+std::string best_text(const std::vector<std::string>& undecided);
+
 // Formats a length_of(): "120", or "2m00s" with time budgets.
 std::string length_text(const SweepPlan& plan, std::int64_t length);
 

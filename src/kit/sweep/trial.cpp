@@ -45,11 +45,6 @@ void require_validation_data(const data::Corpus& corpus) {
     throw InputError("--val-data: a sweep needs validation data to compare trials: give a path");
 }
 
-Point without_seed(Point point) {
-  std::erase_if(point, [](const Setting& setting) { return setting.option == "seed"; });
-  return point;
-}
-
 // All trials run in one process, which has one choice of GEMM algorithms, so --tune in one trial
 // would affect the others.
 trainer::RunConfig resolve_trial(const trainer::TrainOptions& options, const data::Corpus& corpus) {
@@ -320,6 +315,11 @@ void SweepPlanner::divide_budget(std::size_t trials) {
 std::int64_t length_of(const trainer::RunConfig& config) {
   const std::optional<Duration>& budget = config.options.batch.time_budget;
   return budget ? std::llround(1000 * budget->seconds) : config.iterations();
+}
+
+Point without_seed(Point point) {
+  std::erase_if(point, [](const Setting& setting) { return setting.option == "seed"; });
+  return point;
 }
 
 std::string value_in(const Point& point, std::string_view option) {

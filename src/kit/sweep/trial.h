@@ -132,6 +132,8 @@ class SweepPlanner {
   std::map<std::string, std::string> refused_;
 };
 
+// Returns the point without its seed.
+Point without_seed(Point point);
 // Returns the option's value in a point; empty if the point does not set the option.
 std::string value_in(const Point& point, std::string_view option);
 // Returns the options in which trials differ, in the order in which their points hold them.

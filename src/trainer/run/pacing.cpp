@@ -33,13 +33,11 @@ Pacing::Pacing(const RunConfig& config)
 }
 
 void Pacing::add(std::int64_t steps, double seconds) {
-  if (done_ == first_ + 1) weight_ = step_seconds_ = 0;  // forgets the first step
+  if (done_ == first_ + 1) recent_ = {};  // forgets the first step
   clock_.spent += seconds;
   done_ += steps;
   const auto count = static_cast<double>(steps);
-  const double keep = std::pow(0.9, count);
-  weight_ = keep * weight_ + (1 - keep);
-  step_seconds_ += (1 - keep) / weight_ * (seconds / count - step_seconds_);
+  recent_.add(seconds / count, count);
 }
 
 Pacing::Decision Pacing::decide(std::int64_t step, double until) {
@@ -49,13 +47,14 @@ Pacing::Decision Pacing::decide(std::int64_t step, double until) {
     return change_to(*found);
   }
   if (clock_.budget <= 0) return {};
+  const double step_seconds = recent_.mean();
   // Steps that a GPU has not finished yet take the mean time.
-  const double spent = clock_.spent + static_cast<double>(step - done_) * step_seconds_;
+  const double spent = clock_.spent + static_cast<double>(step - done_) * step_seconds;
   const double left = clock_.budget - spent;
-  if (left > step_seconds_ / 2 && until - spent <= step_seconds_ / 2) return {.is_over = true};
-  if (left <= step_seconds_ / 2) return change_to({.from = step, .position = 1}, true);
+  if (left > step_seconds / 2 && until - spent <= step_seconds / 2) return {.is_over = true};
+  if (left <= step_seconds / 2) return change_to({.from = step, .position = 1}, true);
   if (step < first_ + kUntypical || done_ == first_) return {};
-  const double steps_left = std::max(1.0, std::round(left / step_seconds_));
+  const double steps_left = std::max(1.0, std::round(left / step_seconds));
   if (decided_ >= 0 && step < decided_ + kBetween && steps_left >= kFewLeft) return {};
   decided_ = step;
   const double position = clock_.pace.at(step);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/recent_mean.h"
 #include "kernels/step_scalars.h"
 #include "trainer/checkpoint/budget_clock.h"
 
@@ -36,7 +37,6 @@ class Pacing {
   };
   Decision decide(std::int64_t step, double until = std::numeric_limits<double>::infinity());
 
-  [[nodiscard]] double seconds() const { return clock_.spent; }  // since the start of the run
   [[nodiscard]] const BudgetClock& clock() const { return clock_; }
 
  private:
@@ -47,7 +47,7 @@ class Pacing {
   const std::int64_t first_;  // step of this process
   std::int64_t done_;         // steps of the run
   std::int64_t decided_ = -1;
-  double step_seconds_ = 0, weight_ = 0;  // mean over about ten steps
+  RecentMean recent_;  // seconds of a step
 };
 
 // The paces in the metrics.jsonl of a run with --time-budget; the last one is where the run ended.

@@ -74,7 +74,7 @@ Pace first_pace(const RunConfig& run) {
   const std::int64_t step = run.trained.steps;
   if (!run.paces.empty()) {  // the step of a resumed run is not known at first
     const auto after = std::ranges::upper_bound(run.paces, step, {}, &Pace::from);
-    return *std::prev(after == run.paces.begin() ? after + 1 : after);
+    return *std::prev(std::max(after, run.paces.begin() + 1));
   }
   if (!run.options.batch.time_budget) return {};
   if (step == 0) return {.from = 0};

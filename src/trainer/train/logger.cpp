@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/durable_files.h"
+#include "base/recent_mean.h"
 #include "base/strict_json.h"
 #include "base/system_error_text.h"
 #include "base/system_limits.h"
@@ -253,10 +254,7 @@ class Logger::Impl {
              .memory = {}});
     else if (!outlier.empty())
       say(outlier, Verbosity::kQuiet);
-    // Exponential moving average over about ten steps, corrected for bias.
-    constexpr double kKeep = 0.9;
-    weight_ = kKeep * weight_ + (1 - kKeep);
-    mean_ms_ += (1 - kKeep) / weight_ * (item.step_ms - mean_ms_);
+    recent_ms_.add(item.step_ms);
     TrainingProgress progress{
         .done = record.step + 1,
         .iterations = options_.iterations,
@@ -264,8 +262,8 @@ class Logger::Impl {
         .seconds = options_.seconds_before + seconds_,
         .loss = record.loss,
         .bytes_per_token = options_.bytes_per_token,
-        .tokens_per_s = static_cast<double>(options_.tokens.per_step) * 1000 / mean_ms_,
-        .step_ms = mean_ms_};
+        .tokens_per_s = static_cast<double>(options_.tokens.per_step) * 1000 / recent_ms_.mean(),
+        .step_ms = recent_ms_.mean()};
     const std::string plain = progress_text(progress);
     log_.progress(plain, last);
     if (options_.verbosity == Verbosity::kQuiet) return;
@@ -447,7 +445,7 @@ class Logger::Impl {
   std::int64_t memory_ = 0;
   std::chrono::steady_clock::time_point memory_seen_ = {}, anonymous_seen_ = {};
   Alarms alarms_;
-  double mean_ms_ = 0, weight_ = 0;
+  RecentMean recent_ms_;
   std::int64_t steps_ = 0;
   double seconds_ = 0;  // total duration of those steps
   bool skipping_ = false, events_fail_ = false, busy_shown_ = false, slow_warned_ = false;

@@ -69,7 +69,7 @@ TEST(PairedTest, OfFewOrEqualPairs) {
   EXPECT_EQ(paired_test({}, 0.05).pairs, 0);
 }
 
-// Of tests of equal points, alpha judge one of them to be better.
+// Tests of equal points find a difference with probability alpha.
 TEST(PairedTest, KeepsItsLevel) {
   std::mt19937_64 random(7);
   std::normal_distribution<double> noise;

@@ -39,7 +39,8 @@ TEST(BestPoints, AreSortedByStepThenByMean) {
   EXPECT_EQ(best[2].step, 30);
 }
 
-// Of three points of two seeds, the second differs from the best by chance, the third surely.
+// Three points with two seeds each: the second differs from the best only by noise, the third
+// significantly.
 TEST(Certainty, NamesThePointsThatAreNotToldApart) {
   SweepPlan plan = plan_of(6, 2, {});
   const auto seed = [&](std::size_t trial, const char* value) {
