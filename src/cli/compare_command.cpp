@@ -55,7 +55,7 @@ int run_command(const trainer::CompareOptions& options) {
     throw InputError(
         "compare: all runs have the same options, but for their seeds: give those to compare with "
         "by --with RUN...");
-  const kit::Comparison comparison =
+  const kit::GroupComparison comparison =
       kit::compare_groups(unit, std::move(groups), options.confidence,
                           is_sweep ? kit::Baseline::kBest : kit::Baseline::kGiven);
   say(stdout, options.json ? kit::comparison_json(comparison) : kit::comparison_text(comparison));

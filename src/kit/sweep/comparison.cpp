@@ -30,9 +30,9 @@ double RunGroup::mean() const {
   return sum / static_cast<double>(scores.size());
 }
 
-Comparison compare_groups(std::string unit, std::vector<RunGroup> groups, double confidence,
-                          Baseline baseline) {
-  Comparison out;
+GroupComparison compare_groups(std::string unit, std::vector<RunGroup> groups, double confidence,
+                               Baseline baseline) {
+  GroupComparison out;
   out.unit = std::move(unit);
   out.groups = std::move(groups);
   if (baseline == Baseline::kBest) std::ranges::stable_sort(out.groups, {}, &RunGroup::mean);
@@ -49,7 +49,7 @@ Comparison compare_groups(std::string unit, std::vector<RunGroup> groups, double
   return out;
 }
 
-std::string comparison_text(const Comparison& comparison) {
+std::string comparison_text(const GroupComparison& comparison) {
   Table table({"", "seeds", "held-out " + comparison.unit, "difference",
                fmt::format("{:.4g} % interval", 100 * (1 - comparison.alpha)), "p", ""});
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
@@ -77,7 +77,7 @@ std::string comparison_text(const Comparison& comparison) {
   return out;
 }
 
-std::string comparison_json(const Comparison& comparison) {
+std::string comparison_json(const GroupComparison& comparison) {
   Json groups = Json::array();
   for (std::size_t i = 0; i < comparison.groups.size(); ++i) {
     const RunGroup& group = comparison.groups[i];

@@ -19,7 +19,7 @@ struct RunGroup {
 
 // Groups compared with the first one: each seed gives a pair of runs, which share the order of the
 // data and, if the models are equal, the initial weights.
-struct Comparison {
+struct GroupComparison {
   std::string unit;  // of scores
   std::vector<RunGroup> groups;
   std::vector<PairedTest> tests;  // of groups[i + 1] less groups[0]
@@ -28,10 +28,10 @@ struct Comparison {
 // kGiven: the baseline was chosen before the runs, so each other group is one test. kBest: it is
 // the best group, so each pair of groups is one test. The tests share 1 - confidence (Bonferroni).
 enum class Baseline : std::uint8_t { kGiven, kBest };
-Comparison compare_groups(std::string unit, std::vector<RunGroup> groups, double confidence,
-                          Baseline baseline);
+GroupComparison compare_groups(std::string unit, std::vector<RunGroup> groups, double confidence,
+                               Baseline baseline);
 
-std::string comparison_text(const Comparison& comparison);
-std::string comparison_json(const Comparison& comparison);
+std::string comparison_text(const GroupComparison& comparison);
+std::string comparison_json(const GroupComparison& comparison);
 
 }  // namespace muo::kit

@@ -68,7 +68,8 @@ std::string certainty_text(const SweepPlan& plan, const std::vector<TrialStatus>
   if (groups.size() < 2) return {};
   if (groups[0].scores.size() < 2)
     return "certainty: unknown, as each point has one seed: --seed 1..4 tells gains from chance";
-  const Comparison comparison = compare_groups("", std::move(groups), confidence, Baseline::kBest);
+  const GroupComparison comparison =
+      compare_groups("", std::move(groups), confidence, Baseline::kBest);
   std::vector<std::string> open;
   for (std::size_t i = 0; i < comparison.tests.size(); ++i)
     if (comparison.tests[i].judgement != Judgement::kHigher)

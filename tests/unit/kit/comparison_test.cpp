@@ -86,12 +86,12 @@ TEST(PairedTest, KeepsItsLevel) {
   }
 }
 
-TEST(Comparison, PairsRunsBySeed) {
+TEST(GroupComparison, PairsRunsBySeed) {
   const std::vector<RunGroup> groups = {
       {.name = "a", .scores = {{"1", 2.0}, {"2", 2.5}, {"3", 3.0}}},
       {.name = "b", .scores = {{"2", 2.4}, {"3", 2.9}, {"4", 9.0}}},
       {.name = "c", .scores = {{"1", 1.0}}}};
-  const Comparison given = compare_groups("loss", groups, 0.95, Baseline::kGiven);
+  const GroupComparison given = compare_groups("loss", groups, 0.95, Baseline::kGiven);
   EXPECT_NEAR(given.alpha, 0.025, 1e-15);
   ASSERT_EQ(given.tests.size(), 2);
   EXPECT_EQ(given.tests[0].pairs, 2);
@@ -107,7 +107,7 @@ TEST(Comparison, PairsRunsBySeed) {
             "  c      1         1.0000     -1.0000                   -  -"
             "  not told apart: needs two seeds in common\n"
             "better, worse: p below 0.025, as there are several comparisons\n");
-  const Comparison best = compare_groups("loss", groups, 0.95, Baseline::kBest);
+  const GroupComparison best = compare_groups("loss", groups, 0.95, Baseline::kBest);
   EXPECT_EQ(best.groups.front().name, "c");
   EXPECT_NEAR(best.alpha, 0.05 / 3, 1e-15);
   const auto json = nlohmann::json::parse(comparison_json(given));
