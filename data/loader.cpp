@@ -16,13 +16,14 @@ namespace {
 
 constexpr std::int64_t kSlotAlignment = 64;  // a cache line, so that slots do not share one
 
-Shape batch_shape(const LoaderOptions& options) {
-  return {options.accumulation, options.batch, options.seq_len};
+Shape batch_shape(const LoaderOptions& options, std::int64_t micro_steps) {
+  return {micro_steps, options.batch, options.seq_len};
 }
 
 // Aligned bytes of the inputs, or of the targets, of one slot.
 std::int64_t half_bytes(const LoaderOptions& options) {
-  const std::int64_t bytes = batch_shape(options).numel() * size_of(DType::kI32);
+  const std::int64_t bytes =
+      batch_shape(options, options.accumulation).numel() * size_of(DType::kI32);
   return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
 }
 
@@ -71,7 +72,10 @@ class Loader::Impl {
  private:
   [[nodiscard]] Batch slot(std::int64_t index) const {
     std::byte* const begin = slots_.data() + index % slot_count_ * slot_bytes(options_);
-    const Tensor inputs{.data = begin, .shape = batch_shape(options_), .dtype = DType::kI32};
+    const std::int64_t count =
+        options_.micro_steps ? options_.micro_steps(index) : options_.accumulation;
+    MUO_CHECK(1 <= count && count <= options_.accumulation, count, " of ", options_.accumulation);
+    const Tensor inputs{.data = begin, .shape = batch_shape(options_, count), .dtype = DType::kI32};
     Tensor targets = inputs;
     targets.data += half_bytes(options_);
     return {.inputs = inputs, .targets = targets};
@@ -79,8 +83,11 @@ class Loader::Impl {
 
   void run() {
     try {
+      std::int64_t first_row = options_.first_row;
       for (std::int64_t index = 0; wait_for_room(index); ++index) {
-        if (!fill(options_.first_row + index * options_.rows_per_step(), slot(index))) return;
+        const Batch batch = slot(index);
+        if (!fill(first_row, batch)) return;
+        first_row += batch.inputs.shape[0] * options_.world * options_.batch;
         {
           const std::lock_guard lock(mutex_);
           filled_ = index + 1;
@@ -106,7 +113,7 @@ class Loader::Impl {
   bool fill(std::int64_t first_row, const Batch& batch) {
     auto* inputs = batch.inputs.as<std::int32_t>();
     auto* targets = batch.targets.as<std::int32_t>();
-    for (std::int64_t a = 0; a < options_.accumulation; ++a) {
+    for (std::int64_t a = 0; a < batch.inputs.shape[0]; ++a) {
       for (std::int64_t b = 0; b < options_.batch; ++b) {
         if (stop_) return false;
         rows_.read(first_row + (a * options_.world + options_.rank) * options_.batch + b, row_);

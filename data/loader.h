@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -9,7 +10,7 @@
 
 namespace muo::data {
 
-// Inputs and targets of one step on one rank, each (accumulation, batch, seq_len) int32 in pinned
+// Inputs and targets of one step on one rank, each (micro-steps, batch, seq_len) int32 in pinned
 // host memory; targets are the inputs shifted by one. Row b of micro-step a on rank r is row
 // (a * world + r) * batch + b of the step.
 struct Batch {
@@ -22,8 +23,10 @@ struct LoaderOptions {
   int world = 1;
   std::int64_t batch = 1;  // rows per rank and micro-step
   std::int64_t seq_len = 1;
-  std::int64_t accumulation = 1;
-  std::int64_t first_row = 0;  // number, since the run's start, of the first step's row 0
+  std::int64_t accumulation = 1;  // micro-steps of the largest step
+  std::int64_t first_row = 0;     // number, since the run's start, of the first step's row 0
+  // The micro-steps of step i, counted from the loader's first; empty: `accumulation`.
+  std::function<std::int64_t(std::int64_t i)> micro_steps = {};
 
   [[nodiscard]] std::int64_t rows_per_step() const { return accumulation * world * batch; }
 };

@@ -50,7 +50,7 @@ RunState::RunState(RankContext& rank, const RunSetup& setup, const std::vector<P
       setup_(setup),
       params_(params),
       read_counts_(rank.device, {sizeof(CountsRead)}, DType::kBytes, "counts"),
-      pace_(rank.device, {sizeof(Pace)}, DType::kBytes, "pace"),
+      hyper_(rank.device, {sizeof(HyperParameters)}, DType::kBytes, "hyper-parameters"),
       read_fingerprints_(rank.device, fingerprints.shape, DType::kI64, "fingerprints") {
   if (setup.step_only) return;
   const PassWeights of_pass{weights, update.shards_weights() ? &update : nullptr};
@@ -106,11 +106,10 @@ void RunState::reset(const HyperParameters& hyper) {
 }
 
 // The buffer is free: before any other step is asked for, the host has waited for the copies of the
-// last one, which follow the copy of its pace.
-void RunState::set_pace(const Pace& pace) {
-  *pace_.tensor().as_struct<Pace>() = pace;
-  rank_.compute.copy(update.hyper().elements(offsetof(HyperParameters, pace), sizeof(Pace)),
-                     pace_.tensor());
+// last one, which follow the copy of its hyper-parameters.
+void RunState::set_hyper(const HyperParameters& hyper) {
+  *hyper_.tensor().as_struct<HyperParameters>() = hyper;
+  rank_.compute.copy(update.hyper(), hyper_.tensor());
 }
 
 void RunState::set_counts(const Counts& counts) {

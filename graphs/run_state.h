@@ -37,8 +37,8 @@ class RunState {
   // Restarts before the first step: counters and optimizer state become zero, weights stay, and the
   // hyper-parameters are set. Captured graphs stay valid. Returns when this is done.
   void reset(const HyperParameters& hyper);
-  // Replaces the pace from the next step on. Call it at most once before each step.
-  void set_pace(const Pace& pace);
+  // Replaces the hyper-parameters from the next step on. Call it at most once before each step.
+  void set_hyper(const HyperParameters& hyper);
   // A run's state besides its tensors: batches consumed, updates committed, loss statistics.
   struct Counts {
     std::int64_t step = 0;
@@ -83,7 +83,7 @@ class RunState {
   const RunSetup& setup_;
   const std::vector<ParamSpec>& params_;
   PinnedTensor read_counts_;  // a CountsRead
-  PinnedTensor pace_;
+  PinnedTensor hyper_;
   PinnedTensor read_fingerprints_;  // shaped like `fingerprints`
 };
 

@@ -27,6 +27,7 @@ HyperParameters make_hyper_parameters(const OptimizerOptions& optimizer, const G
   hyper.warmup_steps = optimizer.warmup_steps;
   hyper.warmdown_steps = std::llrint(optimizer.warmdown_ratio * static_cast<double>(iterations));
   hyper.warmdown_ratio = optimizer.warmdown_ratio;
+  hyper.warmdown_shape = optimizer.warmdown_shape;
   hyper.final_lr_frac = optimizer.final_lr_frac;
   hyper.max_grad_norm = guard.max_grad_norm;
   hyper.outlier_deviations = guard.outlier_deviations;

@@ -29,6 +29,7 @@ struct OptimizerOptions {
                         weight_decay_scale = {};  // empty: as in RateScales
   std::int64_t warmup_steps = 40;
   double warmdown_ratio = 0.65, final_lr_frac = 0.05;
+  WarmdownShape warmdown_shape = WarmdownShape::kLinear;
   // Muon's momentum rises linearly from `start` to `momentum` in `ramp` steps, and changes to `end`
   // during the warm-down. Empty values: those of the version; likewise for the betas. AdamW's betas
   // apply to all groups.

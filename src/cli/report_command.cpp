@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,6 +24,7 @@
 #include "kit/report/live_page.h"
 #include "kit/report/text_report.h"
 #include "kit/sweep/find_sweep.h"
+#include "kit/sweep/transfer.h"
 #include "trainer/train/stop_signal.h"
 
 namespace muo::cli {
@@ -79,6 +81,21 @@ void print_text(const std::vector<fs::path>& given) {
     say(stdout, fmt::format("\n{}", text));
 }
 
+// The predictions of sweeps with --transfer-to that have ended.
+std::vector<std::string> transfers_of(const std::vector<fs::path>& given) {
+  std::vector<std::string> out;
+  for (const fs::path& directory : given)
+    if (const fs::path file = directory / kit::kTransferFile;
+        kit::holds_sweep(directory) && fs::exists(file)) {
+      const FileBytes bytes(file);
+      if (nlohmann::json::accept(bytes.text()))
+        out.emplace_back(bytes.text());
+      else
+        say(stderr, fmt::format("note: {} is left out: it is not JSON\n", file.string()));
+    }
+  return out;
+}
+
 // Serves the page until a signal arrives, and returns the signal's number.
 int follow(const trainer::ReportOptions& options) {
   kit::FollowedRuns runs(without_duplicates(options.runs), kPause);
@@ -118,7 +135,7 @@ int run_command(const trainer::ReportOptions& options) {
     runs.push_back(kit::run_data(read_noted(directories[i]), names[i],
                                  kit::points_per_curve(directories.size())));
   }
-  const std::string page = kit::report_page(runs, plotly.text());
+  const std::string page = kit::report_page(runs, plotly.text(), transfers_of(options.runs));
   replace_file(options.out, page);
   say(stdout, fmt::format("{}: {} run{}, {:.1f} MB\n", options.out, runs.size(),
                           runs.size() == 1 ? "" : "s", static_cast<double>(page.size()) / 1e6));

@@ -78,7 +78,7 @@ void choose_sizes(trainer::Parser& parser, trainer::TrainOptions& train,
   const std::filesystem::path quick = installed_file("configs/quick.toml");
   if (quick.empty() || trainer::choose_devices(devices, notes).plugin != nullptr) return;
   train.run.sizes = trainer::CpuSizes::kLaws;
-  for (const char* size : {"depth", "n-layer", "n-embd", "n-head"})
+  for (const char* size : {"depth", "aspect-ratio", "head-dim", "n-layer", "n-embd", "n-head"})
     if (parser.is_given(size)) return;
   parser.apply_config(quick, /*named=*/false,
                       [&](const trainer::OptionRow& row, auto values, auto where) {
@@ -104,7 +104,9 @@ void take_before(const trainer::Parser& parser, const trainer::TrainOptions& was
     return;
   train.batch.before = {.world = was.devices.count.value_or(0) * was.devices.ranks_per_device,
                         .device_rows = batch.device_rows,
-                        .total_tokens = batch.target_tokens ? batch.total_tokens : std::nullopt};
+                        .total_tokens = {}};
+  if (batch.target_tokens && batch.total_tokens)
+    train.batch.before.total_tokens = batch.total_tokens->stages.front().tokens;
 }
 
 // Parses the options of a run, for commands that train, plan or measure it, and --json if `format`

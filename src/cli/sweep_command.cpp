@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/durable_files.h"
 #include "base/shell_word.h"
 #include "base/threads.h"
 #include "cli/cli.h"
@@ -20,6 +21,7 @@
 #include "kit/sweep/finals.h"
 #include "kit/sweep/find_sweep.h"
 #include "kit/sweep/sweep_view.h"
+#include "kit/sweep/transfer.h"
 #include "trainer/checkpoint/model_json.h"
 #include "trainer/run/backend.h"
 #include "trainer/run/device_rates.h"
@@ -117,7 +119,7 @@ void note_best(const trainer::SweepOptions& options, const kit::Trial& trial,
   view.note(fmt::format("best: {}", which));
   for (const trainer::Axis& axis : options.axes)
     if (const std::string edge = kit::edge_note(axis, kit::value_in(trial.point, axis.option));
-        !edge.empty())
+        !edge.empty() && !(options.transfer_to && axis.option == "depth"))
       view.note(edge);
   view.note("to repeat it: " + kit::train_command(options_to_repeat(trial, options)));
 }
@@ -209,6 +211,7 @@ class SweepLoop {
 }  // namespace
 
 int run_command(const trainer::SweepOptions& options) {
+  kit::check_transfer(options);
   const data::Corpus corpus =
       waiting("reading the data", [&] { return data::open_corpus(options.train.data); });
   kit::SweepPlanner planner(
@@ -301,6 +304,11 @@ int run_command(const trainer::SweepOptions& options) {
   const std::size_t trial = final_best ? final_best->trial : best[0].best_trial;
   note_best(options, plan.trials[trial],
             fmt::format("trial {}, {}", trial, directory.trial(trial).string()), view);
+  if (options.transfer_to) {
+    const kit::Transfer transfer = kit::transfer_of(options, plan, status);
+    replace_file(directory.root() / kit::kTransferFile, kit::transfer_json(transfer));
+    view.note(kit::transfer_text(transfer));
+  }
   view.note(fmt::format("captures: {}; all trials: {}/sweep.csv", run.captures(), where));
   return 0;
 }

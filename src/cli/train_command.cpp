@@ -83,13 +83,15 @@ std::vector<std::string> start_lines(const trainer::RunConfig& config, const dat
                   config.options.sharding.strategy,
                   static_cast<double>(memory.rank_bytes(config.world())) / (1 << 20)),
       fmt::format(
-          "step: {} tokens: {} x {} rows of {}{}{}{}{}", config.tokens_per_step(), config.world(),
+          "step: {} tokens: {} x {} rows of {}{}{}{}{}", config.batch_text(), config.world(),
           config.step.batch, config.model.seq_len,
           corpus.train_documents == nullptr
               ? ""
               : fmt::format(", documents packed ({:.1f} % used)", 100 * config.packing_share),
           config.model.document_token < 0 ? "" : ", attention within documents",
-          micro_steps == 1 ? "" : fmt::format(", {} times", micro_steps),
+          micro_steps == 1
+              ? ""
+              : fmt::format(", {}{} times", config.batches.empty() ? "" : "at most ", micro_steps),
           trainer::recompute_share(config) > 0
               ? fmt::format("; recomputes {}", trainer::recompute_text(config))
               : ""),
@@ -203,8 +205,7 @@ nlohmann::ordered_json result_of(const trainer::PlannedRun& planned,
   const trainer::RunConfig& config = planned.config;
   const std::int64_t done = run.steps_done;
   const double seconds = run.seconds;
-  const double tokens = static_cast<double>(done - config.trained.steps) *
-                        static_cast<double>(config.tokens_per_step());
+  const auto tokens = static_cast<double>(config.token_count().between(config.trained.steps, done));
   nlohmann::ordered_json out = {
       {"state", run.decided.too_many_skipped ? "diverged"
                 : run.decided.stop != 0      ? "stopped"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/enum_names.h"
 #include "base/host_device.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -18,6 +19,11 @@ struct AdamHyper {
   double eps = 0;
   double weight_decay = 0;  // not scheduled
 };
+
+// How learning rates fall in the warm-down; 1-sqrt: Hägele et al. 2024, "Scaling Laws and
+// Compute-Optimal Training Beyond Fixed Training Durations", 3.2.
+enum class WarmdownShape : std::int32_t { kLinear, kCosine, kOneMinusSqrt };
+constexpr auto names_of(WarmdownShape) { return name_list("linear", "cosine", "1-sqrt"); }
 
 // The schedules' positions in a run whose length is a time (trainer/train/pacing.h): the share of
 // the run that is over, from 0 to 1. Each step from `from` on advances it by `per_step`.
@@ -41,7 +47,8 @@ struct HyperParameters {
   std::int64_t warmup_steps = 0;
   std::int64_t warmdown_steps = 0;  // W = rint(warmdown_ratio * N), half to even
   double warmdown_ratio = 0;        // of a run with a pace
-  Pace pace = {};                   // the run may replace it before any step
+  WarmdownShape warmdown_shape = WarmdownShape::kLinear;  // of learning rates, not of the momentum
+  Pace pace = {};                                         // the run may replace it before any step
   double final_lr_frac = 0;
   double matrix_lr = 0;                  // Muon's learning rate, initial
   double muon_beta2 = 0;                 // decay of NorMuon's factored variance
@@ -87,6 +94,7 @@ struct StepScalars {
 // the run if their steps take longer. Inline, so that the kernels of all backends and the logger
 // evaluate the same code.
 inline constexpr double kMaxRise = 0.05;
+inline constexpr double kPi = 3.14159265358979323846;
 
 // Progress at step `it` of a rise of which `done` of `steps` steps are done; at most 1.
 MUO_HOST_DEVICE inline double paced_rise(const Pace& pace, std::int64_t it, std::int64_t done,
@@ -101,20 +109,27 @@ MUO_HOST_DEVICE inline double paced_warmdown(const HyperParameters& hyper, std::
   return left < hyper.warmdown_ratio ? 1.0 - left / hyper.warmdown_ratio : 0.0;
 }
 
+// The multiplier where `left`, from 1 to 0, of the warm-down is to come.
+MUO_HOST_DEVICE inline double lr_in_warmdown(const HyperParameters& hyper, double left) {
+  double p = left;
+  if (hyper.warmdown_shape == WarmdownShape::kCosine) p = 0.5 * (1.0 - cos(kPi * left));
+  if (hyper.warmdown_shape == WarmdownShape::kOneMinusSqrt) p = 1.0 - sqrt(1.0 - left);
+  return p + (1.0 - p) * hyper.final_lr_frac;
+}
+
 MUO_HOST_DEVICE inline double lr_multiplier_at(const HyperParameters& hyper, std::int64_t it) {
   if (hyper.pace.from >= 0) {
     const double rise = paced_rise(hyper.pace, it, it + 1, hyper.warmup_steps);
     if (rise < 1.0) return rise;
-    const double over = paced_warmdown(hyper, it);
-    return (1.0 - over) + over * hyper.final_lr_frac;
+    return lr_in_warmdown(hyper, 1.0 - paced_warmdown(hyper, it));
   }
   if (it < hyper.warmup_steps)
     return static_cast<double>(it + 1) / static_cast<double>(hyper.warmup_steps);
   const std::int64_t left = hyper.iterations - it;
   if (left >= hyper.warmdown_steps) return 1.0;
-  const double p =
-      left > 0 ? static_cast<double>(left) / static_cast<double>(hyper.warmdown_steps) : 0.0;
-  return p + (1.0 - p) * hyper.final_lr_frac;
+  return lr_in_warmdown(
+      hyper,
+      left > 0 ? static_cast<double>(left) / static_cast<double>(hyper.warmdown_steps) : 0.0);
 }
 
 MUO_HOST_DEVICE inline double muon_momentum_at(const HyperParameters& hyper, std::int64_t it) {
@@ -138,7 +153,6 @@ MUO_HOST_DEVICE inline double muon_momentum_at(const HyperParameters& hyper, std
 
 MUO_HOST_DEVICE inline double muon_weight_decay_at(const HyperParameters& hyper, std::int64_t it) {
   if (it >= hyper.iterations) return 0.0;
-  constexpr double kPi = 3.14159265358979323846;
   const double p = hyper.pace.from >= 0
                        ? hyper.pace.at(it)
                        : static_cast<double>(it) / static_cast<double>(hyper.iterations);

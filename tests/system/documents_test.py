@@ -30,6 +30,7 @@ RUN_ELSEWHERE = {
     "muograph report": "tests/system/report_test.cpp",
     "muograph compare": "tests/system/sweep_test.cpp",
     "muograph sweep --resume": "tests/system/sweep_test.cpp",
+    "--transfer-to": "tests/system/sweep_test.cpp",
     "--process-per-device": "tests/system/processes_test.cpp",
     "scripts/look_at_report.py": "Chromium",
     "scripts/look_at_live_report.py": "Chromium",

@@ -17,7 +17,8 @@ function pageOf(list) {
     window: { innerWidth: 1200 }, document: { documentElement: {} },
     getComputedStyle: () => ({ getPropertyValue: () => "#888888" }),
   });
-  vm.runInContext(["model.js", "charts.js", "options.js"].map(read).join("\n") + `
+  vm.runInContext('document.getElementById = () => ({ textContent: "[]" });\n' +
+                  ["model.js", "charts.js", "options.js", "transfer.js"].map(read).join("\n") + `
     let runs = [];
     const view = () => ({ axis: "step", smooth: 0, logX: false, logY: false, heat: [], runs });
     function start(text) { runs = loadRuns(text); return view(); }`, context);
@@ -170,6 +171,21 @@ test("Learning rates are drawn as they are", () => {
   const series = { lr_multiplier: curve([0.5, 1]) };
   const of = pageOf([run({ n: 1 }, 1, { series, facts: { learning_rates: { matrices: 0.02 } } }), run({ n: 2 }, 1, { series })]);
   assert.deepStrictEqual(of("curves(shown, 'lr_multiplier', { scale: matrixRate })").data.map((trace) => trace.y), [[0.01, 0.02]]);
+});
+
+test("A transfer shows each depth's runs, fit and optimum, and the prediction", () => {
+  const depths = [2, 4].map((depth) => ({ depth, optimum: [0.2, 0.1, 0.4], curvature: 0.05,
+                                          runs: [[0.1, 0.02], [0.2, 0], [0.4, 0.03], [9, 5]] }));
+  const transfer = { option: "matrix-lr", unit: "loss", target: 8, confidence: 0.95, text: "",
+                     depths: [...depths, { depth: 3, problem: "few" }], prediction: [0.3, 0.2, 0.5] };
+  const { data, layout } = pageOf([])(`transferChart(${JSON.stringify(transfer)}, 0).build()`);
+  assert.deepStrictEqual(data.map((trace) => trace.name),
+                         [...Array(3).fill("depth 2"), ...Array(3).fill("depth 4"), "depth 8, predicted"]);
+  assert.ok(Math.abs(data[1].y[0] - 0.05 * Math.log(2) ** 2) < 1e-9);
+  assert.ok(layout.yaxis.range[1] < 0.05, "a run far from the optimum does not set the scale");
+  assert.deepStrictEqual(data[6].error_x.array.map((x) => x.toFixed(3)), ["0.200"]);
+  delete transfer.prediction;
+  assert.strictEqual(pageOf([])(`transferChart(${JSON.stringify(transfer)}, 0).build().data.length`), 6);
 });
 
 test("Lines can be seen on the cards of both themes", () => {

@@ -166,6 +166,34 @@ TEST_F(Sweep, ItsPointsAreCompared) {
   EXPECT_THAT(other.err, HasSubstr("cannot be compared"));
 }
 
+// At the end of the sweep, later by --resume, and on its page.
+TEST_F(Sweep, OptimaByDepthPredictThatOfAnother) {
+  const Outcome outcome =
+      run_program(sweep("sweep", "--depth 1..3 --matrix-lr 0.02,0.08,0.3,3 --num-iterations 6"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_FALSE(fs::exists(path("sweep/transfer.json")));
+  const std::string resume = "sweep --resume " + path("sweep").string();
+  const Outcome resumed = run_program(resume + " --transfer-to 6");
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("transfer of matrix-lr, optima with 95 % intervals:\n"
+                                     "  depth 1: "));
+  const auto json = nlohmann::json::parse(test::read_file(path("sweep/transfer.json")));
+  EXPECT_EQ(json["target"], 6);
+  EXPECT_EQ(json["depths"].size(), 3U);
+  EXPECT_EQ(json["unit"], "bits/byte");
+  EXPECT_THAT(resumed.out, HasSubstr(json["text"].get<std::string>()));
+  test::write_file(path("plotly.js"), "window.Plotly = {};" + std::string(1'000'000, '\n'));
+  const Outcome page =
+      run_program("report " + path("sweep").string() + " -o " + path("page.html").string() +
+                  " --plotly " + path("plotly.js").string());
+  ASSERT_EQ(page.code, 0) << page.err;
+  EXPECT_THAT(test::read_file(path("page.html")), HasSubstr("transfer of matrix-lr, optima"));
+  const Outcome refused = run_program(sweep("other", "--depth 1,2 --transfer-to 6"));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--transfer-to 6: needs three other depths"));
+  EXPECT_FALSE(fs::exists(path("other")));
+}
+
 // With halving, a device returns to groups that it has captured. Each learning rate gives the same
 // result in both groups, so the best trials of both continue.
 TEST_F(Sweep, CapturesOncePerDeviceAndGroupWithHalving) {

@@ -46,14 +46,15 @@ std::string run_text(const trainer::RunConfig& run, const trainer::ExpectedTime&
       "Extras: {}; queries and keys scaled by {}; logits capped at {}\n"
       "Number formats: compute {}; gradients {}, in collectives {}; weights in collectives {}; "
       "masters {}, momentum {}, AdamW's moments {}, embeddings' moments {}\n"
-      "Step: {} tokens = {} x {} x {} x {} (devices, micro-steps, rows, T)\n",
+      "Step: {} tokens = {} x {} x {} x {} (devices, micro-steps, rows, T){}\n",
       m.n_layer, m.n_embd, m.n_head, m.head_dim(), m.n_kv_head, m.seq_len, m.window_pattern,
       m.vocab_size, m.padded_vocab(), extras_text(m), m.qk_scale, m.softcap, name_of(m.dtype),
       name_of(formats.gradients), name_of(formats.gradient_wire), name_of(formats.weight_wire),
       formats.split_masters ? "split" : "fp32", name_of(formats.momentum_state),
       name_of(formats.adam_state),
       name_of(formats.adam_state == DType::kBF16 ? DType::kBF16 : formats.embedding_state),
-      run.tokens_per_step(), run.world(), run.step.accumulation, run.step.batch, m.seq_len);
+      run.tokens_per_step(), run.world(), run.step.accumulation, run.step.batch, m.seq_len,
+      run.batches.empty() ? "" : ", the largest of " + run.batch_text());
   if (trainer::recompute_share(run) > 0)
     out += fmt::format("Recomputed in backward: {}, {:.1f} % more FLOPs\n",
                        trainer::recompute_text(run), 100 * trainer::recompute_share(run));

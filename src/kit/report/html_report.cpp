@@ -221,18 +221,19 @@ Json bookkeeping_options(const RunHistory& run) {
 }
 
 std::string filled_page(std::string_view policy, std::string_view nonce, std::string_view plotly,
-                        std::string_view runs) {
+                        std::string_view runs, std::string_view transfers) {
   // Either string would change where the HTML parser ends the script element.
   for (const std::string_view text : {"</script", "<!--"})
     if (plotly.find(text) != std::string_view::npos)
       throw InputError(
           fmt::format("plotly.js contains {}: give the minified file of its package", text));
   // In the order in which they occur in the page.
-  const std::array<std::pair<std::string_view, std::string_view>, 5> values = {
+  const std::array<std::pair<std::string_view, std::string_view>, 6> values = {
       {{"@POLICY@", policy},
        {"@NONCE@", nonce},
        {"@PLOTLY@", plotly},
        {"@RUNS@", runs},
+       {"@TRANSFERS@", transfers},
        {"@NONCE@", nonce}}};
   std::string page;
   std::string_view rest = kReportPage;
@@ -244,6 +245,18 @@ std::string filled_page(std::string_view policy, std::string_view nonce, std::st
     rest.remove_prefix(at + name.size());
   }
   return page += rest;
+}
+
+// Joins JSON texts to an array that may stand in a script element.
+std::string array_text(std::span<const std::string> items) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    out += i == 0 ? "\n" : ",\n";
+    // In JSON, < occurs only in strings.
+    for (const char c : items[i])
+      c == '<' ? out += "\\u003c" : out += c;
+  }
+  return out += ']';
 }
 
 }  // namespace
@@ -309,23 +322,16 @@ std::string run_data(const RunHistory& run, const std::string& name, std::size_t
   return json_text(data);
 }
 
-std::string report_page(std::span<const std::string> runs, std::string_view plotly) {
-  std::string data = "[";
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    data += i == 0 ? "\n" : ",\n";
-    // In JSON, < occurs only in strings.
-    for (const char c : runs[i])
-      c == '<' ? data += "\\u003c" : data += c;
-  }
-  data += ']';
+std::string report_page(std::span<const std::string> runs, std::string_view plotly,
+                        std::span<const std::string> transfers) {
   return filled_page(
       "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
       "img-src data: blob:",
-      "", plotly, data);
+      "", plotly, array_text(runs), array_text(transfers));
 }
 
 std::string live_page(std::string_view plotly, std::string_view policy, std::string_view nonce) {
-  return filled_page(policy, fmt::format(" nonce=\"{}\"", nonce), plotly, "null");
+  return filled_page(policy, fmt::format(" nonce=\"{}\"", nonce), plotly, "null", "[]");
 }
 
 fs::path find_plotly() {

@@ -23,9 +23,11 @@ std::vector<std::string> run_names(std::span<const std::filesystem::path> direct
 // `points` points per curve.
 std::string run_data(const RunHistory& run, const std::string& name, std::size_t points);
 
-// Returns the page: its HTML, style and script, plotly.js, and `runs` (from run_data()). The page
-// loads nothing else. Throws InputError if `plotly` contains the end of a script element.
-std::string report_page(std::span<const std::string> runs, std::string_view plotly);
+// Returns the page: its HTML, style and script, plotly.js, `runs` (from run_data()), and
+// `transfers` (JSON objects from sweep/transfer.h). The page loads nothing else. Throws InputError
+// if `plotly` contains the end of a script element.
+std::string report_page(std::span<const std::string> runs, std::string_view plotly,
+                        std::span<const std::string> transfers = {});
 
 // Returns the page without runs, for a server: its script requests them (report/page/live.js). The
 // Content-Security-Policy is `policy`, and the scripts have `nonce`. Throws as report_page() does.

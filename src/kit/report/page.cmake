@@ -1,6 +1,6 @@
 # Writes the page of `muograph report` as a C++ source: cmake -DFOLDER=... -DOUT=... -P page.cmake.
 file(READ ${FOLDER}/page.html page)
-foreach(file IN ITEMS style.css model.js charts.js options.js page.js live.js)
+foreach(file IN ITEMS style.css model.js charts.js options.js transfer.js page.js live.js)
   file(READ ${FOLDER}/${file} text)
   string(REPLACE "@${file}@" "${text}" page "${page}")
 endforeach()

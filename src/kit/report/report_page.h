@@ -5,7 +5,7 @@
 namespace muo::kit {
 
 // The files of report/page, combined by page.cmake, with the placeholders @POLICY@, @NONCE@,
-// @PLOTLY@ and @RUNS@.
+// @PLOTLY@, @RUNS@ and @TRANSFERS@.
 extern const std::string_view kReportPage;
 
 }  // namespace muo::kit

@@ -24,7 +24,8 @@ bool holds_any(const trainer::OptionRow::Field& field) {
   return (std::holds_alternative<Fields>(field) || ...);
 }
 bool is_whole(const trainer::OptionRow& row) {
-  return holds_any<std::int64_t*, std::uint64_t*, std::optional<std::int64_t>*>(row.field);
+  return holds_any<std::int64_t*, std::uint64_t*, std::optional<std::int64_t>*,
+                   std::optional<trainer::BatchSizes>*>(row.field);
 }
 bool is_real(const trainer::OptionRow& row) {
   return holds_any<float*, double*, std::optional<double>*>(row.field);
@@ -200,6 +201,9 @@ std::optional<trainer::Axis> parse_axis(const trainer::OptionRow& row,
       text.starts_with(kLog) || (numbers && text.find(kRange) != std::string_view::npos);
   if (texts.size() == 1 && !is_range && text.find(',') == std::string_view::npos)
     return std::nullopt;
+  if (holds_any<std::optional<trainer::BatchSizes>*>(row.field) &&
+      text.find('@') != std::string_view::npos)
+    return std::nullopt;  // one value, with commas
   if (!is_sweepable(row)) {
     if (texts.size() == 1) return std::nullopt;  // for example a path with a comma
     throw trainer::input_error("{}: cannot vary within a sweep: give one value", where);

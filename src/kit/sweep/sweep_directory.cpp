@@ -28,7 +28,8 @@ constexpr int kFormat = 1;
 // True if the option may have another value when the sweep is resumed.
 bool may_change(const trainer::OptionRow& row) {
   constexpr std::array<std::string_view, 3> kCompared = {"eval-every", "eval-tokens", "init-from"};
-  if (row.name == "devices" || row.name == "trials-per-device") return true;
+  if (row.name == "devices" || row.name == "trials-per-device" || row.name == "transfer-to")
+    return true;
   if (row.file || trainer::is_list(row)) return true;  // data are compared by content, not by path
   return row.group == trainer::kRunGroup &&
          std::ranges::find(kCompared, row.name) == kCompared.end();
@@ -44,6 +45,18 @@ std::string header_of(const trainer::SweepOptions& options, const std::string& d
   return Json{{"kind", "sweep"}, {"format", kFormat}, {"options", values}, {"data", data}}.dump();
 }
 
+// The axis as a value of TOML: values that contain commas as an array.
+std::string axis_toml(const trainer::Axis& axis) {
+  if (std::ranges::none_of(axis.values, [](const std::string& value) {
+        return value.find(',') != std::string::npos;
+      }))
+    return trainer::toml_string(axis.text);
+  std::vector<std::string> values;
+  for (const std::string& value : axis.values)
+    values.push_back(trainer::toml_string(value));
+  return fmt::format("[{}]", fmt::join(values, ", "));
+}
+
 // Returns the options as a file from which `sweep --config` reads them back.
 std::string sweep_toml(const trainer::SweepOptions& options) {
   trainer::SweepOptions copy = options;
@@ -51,7 +64,7 @@ std::string sweep_toml(const trainer::SweepOptions& options) {
   for (const trainer::Axis& axis : options.axes) {
     const std::string key = fmt::format("\n{} = ", axis.option);
     const std::size_t begin = text.find(key) + key.size();
-    text.replace(begin, text.find('\n', begin) - begin, trainer::toml_string(axis.text));
+    text.replace(begin, text.find('\n', begin) - begin, axis_toml(axis));
   }
   return "# Options of this sweep; muograph sweep --config reads them back.\n" + text;
 }

@@ -74,6 +74,8 @@ std::string value_text(const OptionRow& row) {
                       std::holds_alternative<std::optional<DType>*>(row.field) ||
                       std::holds_alternative<std::optional<ByteSize>*>(row.field) ||
                       std::holds_alternative<std::optional<Duration>*>(row.field) ||
+                      (std::holds_alternative<std::optional<BatchSizes>*>(row.field) &&
+                       text.find('@') != std::string::npos) ||
                       // TOML's integers are signed and have 64 bits.
                       (seed != nullptr && !std::in_range<std::int64_t>(**seed));
   return quoted ? toml_string(text) : text;

@@ -5,15 +5,13 @@
 namespace muo::trainer {
 namespace {
 
-constexpr std::int64_t kHeadSize = 128;  // default, where the width allows it
-
 std::int64_t round_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// Returns the head count nearest to width / 128 that gives whole, even head sizes.
-std::int64_t choose_heads(std::int64_t width) {
-  const auto wanted = static_cast<double>(width) / static_cast<double>(kHeadSize);
+// Returns the head count nearest to width / head_size that gives whole, even head sizes.
+std::int64_t choose_heads(std::int64_t width, std::int64_t head_size) {
+  const auto wanted = static_cast<double>(width) / static_cast<double>(head_size);
   std::int64_t best = 1;
   for (std::int64_t heads = 1; heads <= width / 2; ++heads) {
     if (width % heads != 0 || (width / heads) % 2 != 0) continue;
@@ -29,7 +27,6 @@ std::int64_t choose_heads(std::int64_t width) {
 const std::array<GptField, kGptFields>& gpt_fields() {
   using Gpt = model::GptConfig;
   using enum OptionClass;
-  constexpr double kMaxWidth = 1 << 16;
   const auto row = [](std::string_view name, OptionClass kind, std::string_view value,
                       std::string_view help, OptionRange range = {}) {
     return OptionGroup{kModelGroup}(name, kind, value, help, {}, range);
@@ -106,14 +103,18 @@ void check_read_config(const model::GptConfig& model, const std::string& where) 
   }
 }
 
+std::int64_t ModelOptions::width_of(std::int64_t layers) const {
+  return round_up(layers * aspect_ratio, head_size);
+}
+
 model::GptConfig make_gpt_config(const ModelOptions& o, std::int64_t vocab_size) {
   const bool nanochat = o.preset == ModelPreset::kNanochat;
   model::GptConfig model;
   if (nanochat) model::set_nanochat_extras(model);
   model.seq_len = nanochat ? 2048 : 256;
   model.n_layer = o.depth;
-  model.n_embd = o.value_or(&model::GptConfig::n_embd, round_up(o.depth * 64, kHeadSize));
-  model.n_head = o.value_or(&model::GptConfig::n_head, choose_heads(model.n_embd));
+  model.n_embd = o.value_or(&model::GptConfig::n_embd, o.width_of(o.depth));
+  model.n_head = o.value_or(&model::GptConfig::n_head, choose_heads(model.n_embd, o.head_size));
   model.n_kv_head = model.n_head;
   for (std::size_t i = 0; i < kGptFields; ++i)
     if (o.is_set[i])

@@ -16,7 +16,7 @@
 namespace muo::trainer {
 
 inline constexpr std::string_view kModelGroup = "Model";
-inline constexpr double kMaxLayers = 1024, kMaxVocab = 1 << 24;
+inline constexpr double kMaxLayers = 1024, kMaxWidth = 1 << 16, kMaxVocab = 1 << 24;
 
 // A field of GptConfig and its names: in checkpoints, as an option, in nanochat's files.
 struct GptField {
@@ -65,9 +65,13 @@ struct ModelOptions {
   // softcap depends neither on depth nor on the preset, so its default counts as explicitly set.
   ModelOptions() { set(&model::GptConfig::softcap, values.softcap); }
 
-  std::int64_t depth = 4;  // sets width and heads as nanochat does
+  // The depth sets width and heads as nanochat does.
+  std::int64_t depth = 4, aspect_ratio = 64, head_size = 128;
   ModelPreset preset = ModelPreset::kNanochat;
   bool document_mask = false;  // attention and smear stay within documents
+
+  // aspect_ratio for each layer, rounded up to a multiple of the head size.
+  [[nodiscard]] std::int64_t width_of(std::int64_t layers) const;
 
   template <class Value>
   void set(Value model::GptConfig::*member, const std::type_identity_t<Value>& value) {

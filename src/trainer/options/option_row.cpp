@@ -133,6 +133,36 @@ struct Setter {
       refuse(where, text, fmt::format("is {} bytes: did you mean {}GB?", field->bytes, text));
   }
   void operator()(Duration* field) const { *field = parse_time(where, text); }
+  void operator()(BatchSizes* field) const {
+    std::string_view rest = text;
+    for (bool more = true; more;) {
+      const std::size_t comma = std::min(rest.find(','), rest.size());
+      field->stages.push_back(parse_stage(rest.substr(0, comma)));
+      more = comma < rest.size();
+      rest.remove_prefix(more ? comma + 1 : comma);
+    }
+    if (field->stages.front().step != 0 || field->stages.front().share)
+      refuse(where, text, "does not begin at step 0: give TOKENS@0,TOKENS@STEP");
+  }
+  [[nodiscard]] BatchSizes::Stage parse_stage(std::string_view stage) const {
+    const std::size_t at = std::min(stage.find('@'), stage.size());
+    BatchSizes::Stage out{.tokens =
+                              parse_ranged<std::int64_t>(row, where, stage.substr(0, at), kWhole)};
+    if (at == stage.size()) {
+      if (stage != text)
+        refuse(where, text, "has a batch without @STEP: give TOKENS@0,TOKENS@STEP");
+      return out;
+    }
+    const std::string_view begin = stage.substr(at + 1);
+    if (const auto step = whole_number(begin)) {
+      out.step = *step;
+    } else {
+      out.share = real_number(begin);
+      if (!out.share || !(*out.share > 0 && *out.share < 1))
+        refuse(where, begin, "is neither a step nor a share of the run between 0 and 1");
+    }
+    return out;
+  }
   template <class Value>
   void operator()(std::optional<Value>* field) const {
     field->reset();
@@ -163,6 +193,14 @@ struct Text {
   std::string operator()(const DType* field) const { return std::string(name_of(*field)); }
   std::string operator()(const ByteSize* field) const { return to_text(*field); }
   std::string operator()(const Duration* field) const { return to_text(*field); }
+  std::string operator()(const BatchSizes* field) const {
+    if (field->stages.size() == 1) return fmt::format("{}", field->stages.front().tokens);
+    std::string out;
+    for (const auto& [tokens, step, share] : field->stages)
+      out += fmt::format("{}{}@{}", out.empty() ? "" : ",", tokens,
+                         share ? fmt::format("{}", *share) : fmt::format("{}", step));
+    return out;
+  }
   template <class Value>
   std::string operator()(const std::optional<Value>* field) const {
     return *field ? (*this)(&**field) : "auto";

@@ -21,6 +21,7 @@
 #include "base/dtype.h"
 #include "base/duration.h"
 #include "base/enum_names.h"
+#include "trainer/options/batch_sizes.h"
 
 namespace muo::trainer {
 
@@ -82,7 +83,7 @@ struct OptionRow {
                    bool*, std::int64_t*, std::uint64_t*, float*, double*, DType*,
                    std::optional<bool>*, std::optional<std::int64_t>*, std::optional<double>*,
                    std::optional<DType>*, std::optional<ByteSize>*, std::optional<Duration>*,
-                   NamedField>;
+                   std::optional<BatchSizes>*, NamedField>;
 
   std::string_view name;  // without dashes: "device-batch-size"; also the key in a config file
   std::string_view group;

@@ -58,7 +58,7 @@ struct DeviceOptions {
 
 struct BatchOptions {
   std::optional<std::int64_t> device_rows = {};    // per device and micro-step
-  std::optional<std::int64_t> total_tokens = {};   // per step
+  std::optional<BatchSizes> total_tokens = {};     // per step
   std::optional<std::int64_t> target_tokens = {};  // an automatic total_tokens is nearest to this
   std::optional<std::int64_t> iterations = {};     // empty: from target_flops, else from the ratio
   std::optional<double> target_flops = {};
@@ -202,8 +202,9 @@ struct SweepOptions {
   std::int64_t devices_per_trial = 1;
   std::int64_t trials_per_device = 1;  // concurrent trials on a GPU
   std::int64_t finalists = 1;          // points that fresh seeds test; 1: no finals
-  double confidence = 0.95;            // of all judgements of the finals together
-  bool ask_tell = false;               // an external optimizer suggests trials
+  double confidence = 0.95;            // of all judgements of the finals together; of each interval
+  std::optional<std::int64_t> transfer_to = {};  // depth for which the best value is predicted
+  bool ask_tell = false;                         // an external optimizer suggests trials
 };
 
 // Rates from which `plan` predicts the time of updates; the prediction needs link_gbps and

@@ -62,10 +62,16 @@ std::vector<OptionRow> data_rows(data::DataOptions& o) {
 
 std::vector<OptionRow> model_rows(ModelOptions& o) {
   const OptionGroup row{kModelGroup};
-  std::vector<OptionRow> rows = {row("depth", kShape, "N",
-                                     "layers; width: 64 x depth, rounded up to a multiple of 128",
-                                     &o.depth, {1, kMaxLayers})
-                                     .replacing({"n-layer", "n-embd", "n-head", "n-kv-head"})};
+  std::vector<OptionRow> rows = {
+      row("depth", kShape, "N", "layers; width: --aspect-ratio x depth, in whole heads", &o.depth,
+          {1, kMaxLayers})
+          .replacing({"n-layer", "n-embd", "n-head", "n-kv-head"}),
+      row("aspect-ratio", kShape, "N", "width for each layer of --depth", &o.aspect_ratio,
+          {1, kMaxWidth})
+          .replacing({"n-embd", "n-head", "n-kv-head"}),
+      row("head-dim", kShape, "N", "size of a head, where the width allows it", &o.head_size,
+          {2, kMaxWidth})
+          .replacing({"n-head", "n-kv-head"})};
   std::vector<std::string_view> of_preset;
   std::size_t preset_at = 0;
   for (std::size_t i = 0; i < kGptFields; ++i) {
@@ -94,7 +100,8 @@ std::vector<OptionRow> batch_rows(BatchOptions& o) {
       row("device-batch-size", kShape, "ROWS",
           "rows per device and micro-step; auto: as many as fit", &o.device_rows, {1, kMaxRows}),
       row("total-batch-size", kShape, "TOKENS", "tokens per step; auto: --target-batch-size",
-          &o.total_tokens, {1, kMaxTokens}),
+          &o.total_tokens, {1, kMaxTokens})
+          .explained("\n TOKENS@0,TOKENS@STEP,...: from a step, or share of the run, on"),
       row("target-batch-size", kShape, "TOKENS",
           "tokens per step, rounded for the devices; auto: by depth", &o.target_tokens,
           {1, kMaxTokens})
@@ -113,8 +120,7 @@ std::vector<OptionRow> batch_rows(BatchOptions& o) {
           "training time, such as 5m, without evaluations and saves", &o.time_budget)
           .replacing({"num-iterations", "target-flops", "positions-from"}),
       row("positions-from", kMemory, "FILE",
-          "metrics.jsonl of a run with --time-budget, whose schedules are repeated",
-          &o.positions_from)
+          "repeat the schedules of this metrics.jsonl (--time-budget)", &o.positions_from)
           .is_file()
           .replacing({"num-iterations", "target-flops", "time-budget"}),
   };
@@ -143,6 +149,8 @@ std::vector<OptionRow> optimizer_rows(optim::OptimizerOptions& o) {
           {0, kMaxSteps}),
       row("warmdown-ratio", kMemory, "FRACTION",
           "final part of the run in which learning rates decay", &o.warmdown_ratio, {0, 1}),
+      row("warmdown-shape", kMemory, "linear|cosine|1-sqrt", "how learning rates decay",
+          &o.warmdown_shape),
       row("final-lr-frac", kMemory, "FRACTION", "final learning rate as a fraction of the peak",
           &o.final_lr_frac, {0, 1}),
       row("momentum", kMemory, "X", "Muon momentum after its ramp; auto: by --optimizer-spec",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,14 @@ class Fitter {
     return model::head_chunk_rows(config_.model, config_.step.batch * config_.model.seq_len);
   }
 
+  // Rows per device whose divisors are divisors of every step.
+  [[nodiscard]] std::int64_t common_rows() const {
+    std::int64_t rows = rows_;
+    for (const TokenCount::Stage& stage : config_.batches)
+      rows = std::gcd(rows, stage.tokens / config_.model.seq_len / config_.world());
+    return rows;
+  }
+
   // Sets the run to the choice and plans it by one trace. Returns true if it fits. Unless
   // `exactly`, traces only traced_micro_steps() (LargestModel's test).
   bool fits(const Choice& choice, bool exactly = false) {
@@ -84,7 +93,7 @@ class Fitter {
     Choice choice = asked_;
     const std::vector<std::int64_t> batches =
         config_.batch_is_automatic() && !config_.needs_one_micro_step()
-            ? divisors(rows_, asked_.batch)
+            ? divisors(common_rows(), asked_.batch)
             : std::vector{asked_.batch};
     const std::vector<std::int64_t> chunks = smaller_chunks(batches.back());
     // One more trace detects that nothing fits, without the whole search. With one or two layers,

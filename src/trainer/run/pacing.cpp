@@ -25,6 +25,7 @@ constexpr double kFewLeft = 20;         // steps, each of which has a decision
 
 Pacing::Pacing(const RunConfig& config)
     : repeated_(config.paces),
+      tokens_(config.token_count()),
       clock_(config.trained.clock),
       first_(config.trained.steps),
       done_(first_) {
@@ -35,9 +36,21 @@ Pacing::Pacing(const RunConfig& config)
 void Pacing::add(std::int64_t steps, double seconds) {
   if (done_ == first_ + 1) recent_ = {};  // forgets the first step
   clock_.spent += seconds;
+  recent_.add(seconds / tokens_.between<double>(done_, done_ + steps), static_cast<double>(steps));
   done_ += steps;
-  const auto count = static_cast<double>(steps);
-  recent_.add(seconds / count, count);
+}
+
+double Pacing::steps_in(double seconds, std::int64_t step) const {
+  double tokens = seconds / recent_.mean(), steps = 0;
+  for (const TokenCount::Stage& next : tokens_.stages) {
+    if (next.from <= step) continue;
+    const auto until = tokens_.between<double>(step, next.from);
+    if (tokens <= until) break;
+    tokens -= until;
+    steps += static_cast<double>(next.from - step);
+    step = next.from;
+  }
+  return steps + tokens / static_cast<double>(tokens_.of_step(step));
 }
 
 Pacing::Decision Pacing::decide(std::int64_t step, double until) {
@@ -47,14 +60,14 @@ Pacing::Decision Pacing::decide(std::int64_t step, double until) {
     return change_to(*found);
   }
   if (clock_.budget <= 0) return {};
-  const double step_seconds = recent_.mean();
+  const double step_seconds = recent_.mean() * static_cast<double>(tokens_.of_step(step));
   // Steps that a GPU has not finished yet take the mean time.
-  const double spent = clock_.spent + static_cast<double>(step - done_) * step_seconds;
+  const double spent = clock_.spent + recent_.mean() * tokens_.between<double>(done_, step);
   const double left = clock_.budget - spent;
   if (left > step_seconds / 2 && until - spent <= step_seconds / 2) return {.is_over = true};
   if (left <= step_seconds / 2) return change_to({.from = step, .position = 1}, true);
   if (step < first_ + kUntypical || done_ == first_) return {};
-  const double steps_left = std::max(1.0, std::round(left / step_seconds));
+  const double steps_left = std::max(1.0, std::round(steps_in(left, step)));
   if (decided_ >= 0 && step < decided_ + kBetween && steps_left >= kFewLeft) return {};
   decided_ = step;
   const double position = clock_.pace.at(step);

@@ -9,6 +9,7 @@
 #include "base/recent_mean.h"
 #include "kernels/step_scalars.h"
 #include "trainer/checkpoint/budget_clock.h"
+#include "trainer/run/token_count.h"
 
 namespace muo::trainer {
 
@@ -42,12 +43,16 @@ class Pacing {
  private:
   Decision change_to(const Pace& pace, bool is_over = false);
 
+  // Steps from `step` on that take `seconds`.
+  [[nodiscard]] double steps_in(double seconds, std::int64_t step) const;
+
   const std::vector<Pace>& repeated_;
+  const TokenCount tokens_;
   BudgetClock clock_;
   const std::int64_t first_;  // step of this process
   std::int64_t done_;         // steps of the run
   std::int64_t decided_ = -1;
-  RecentMean recent_;  // seconds of a step
+  RecentMean recent_;  // seconds of a token
 };
 
 // The paces in the metrics.jsonl of a run with --time-budget; the last one is where the run ended.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 #include <string_view>
 
 #include "base/check.h"
@@ -12,6 +13,7 @@
 #include "model/activations.h"
 #include "trainer/run/backend.h"
 #include "trainer/run/described_gpu.h"
+#include "trainer/run/horizon.h"
 #include "trainer/run/run_config.h"
 #include "trainer/run/scaling.h"
 
@@ -26,81 +28,6 @@ std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
   for (std::int64_t d = std::min(value, most); d > 1; --d)
     if (value % d == 0) return d;
   return 1;
-}
-
-std::int64_t steps_of_flops(const RunConfig& run, double target) {
-  const auto per_step = static_cast<double>(run.tokens_per_step());
-  const double flops = run.flops_per_token * per_step;
-  const TrainedSoFar& trained = run.trained;
-  // The steps trained, less the steps that their tokens would make now: 0 if the batch is the same.
-  const double shift =
-      static_cast<double>(trained.steps) - static_cast<double>(trained.tokens) / per_step;
-  const double steps = std::nearbyint(target / flops + shift);
-  if (steps < 1 || steps > 1e12)
-    throw input_error("--target-flops {}: gives {:.3g} steps; one step takes {:.3g} FLOPs", target,
-                      steps, flops);
-  return static_cast<std::int64_t>(steps);
-}
-
-// Nanochat's precedence: explicit steps, then compute, then tokens per parameter, unless there is a
-// time budget. Automatic steps are added to the steps already trained.
-void set_iterations(RunConfig& run) {
-  const BatchOptions& o = run.options.batch;
-  std::int64_t& iterations = run.hyper.iterations;
-  static constexpr std::string_view kNote = "num-iterations: ";
-  std::erase_if(run.notes, [](const std::string& note) { return note.starts_with(kNote); });
-  if (o.iterations) {
-    iterations = *o.iterations;
-  } else if (o.target_flops) {
-    iterations = steps_of_flops(run, *o.target_flops);
-    run.notes.push_back(
-        fmt::format("{}{} (--target-flops {:.3g})", kNote, iterations, *o.target_flops));
-  } else if (o.time_budget || !run.paces.empty()) {
-    iterations = kUnbounded;
-  } else {
-    iterations = std::max<std::int64_t>(
-        1, run.trained.steps + (run.targets.tokens - run.trained.tokens) / run.tokens_per_step());
-    run.notes.push_back(fmt::format("{}{} (--target-param-data-ratio {})", kNote, iterations,
-                                    o.target_param_data_ratio));
-  }
-  if (run.paces.empty() || run.paces.back().from >= iterations) return;
-  iterations = run.paces.back().from;
-  run.notes.push_back(
-      fmt::format("{}{} (--positions-from {})", kNote, iterations, o.positions_from));
-}
-
-// The pace of the run's next step.
-Pace first_pace(const RunConfig& run) {
-  const std::int64_t step = run.trained.steps;
-  if (!run.paces.empty()) {  // the step of a resumed run is not known at first
-    const auto after = std::ranges::upper_bound(run.paces, step, {}, &Pace::from);
-    return *std::prev(std::max(after, run.paces.begin() + 1));
-  }
-  if (!run.options.batch.time_budget) return {};
-  if (step == 0) return {.from = 0};
-  const BudgetClock& clock = run.trained.clock;
-  const double budget = run.options.batch.time_budget->seconds;
-  if (clock.budget <= 0)
-    throw input_error(
-        "--time-budget {}: the resumed run has trained {} steps without a budget, which is part of "
-        "its schedules: give --num-iterations, or start a new run with --init-from",
-        to_text(*run.options.batch.time_budget), step);
-  if (clock.budget == budget) return clock.pace;
-  return {.from = step,
-          .position = std::min(1.0, clock.spent / budget),
-          .per_step = clock.pace.per_step * clock.budget / budget};
-}
-
-// Derives the learning rates and schedules from the run's batch and steps.
-void set_hyper_parameters(RunConfig& run) {
-  const TrainOptions& o = run.options;
-  const std::int64_t tokens = run.tokens_per_step();
-  const optim::RateScales automatic = {.batch_lr = batch_lr_scale(tokens),
-                                       .width_lr = width_lr_scale(run.model.n_embd),
-                                       .weight_decay = weight_decay_scale(run.targets, tokens)};
-  run.scales = o.optimizer.scales(automatic);
-  run.hyper = optim::make_hyper_parameters(o.optimizer, o.guard, run.iterations(), automatic);
-  run.hyper.pace = first_pace(run);
 }
 
 class Resolver {
@@ -155,7 +82,7 @@ class Resolver {
     run_.parameters = counts.total();
     run_.scaling_parameters = counts.scaling();
     run_.flops_per_token = model::flops_per_token(run_.model);
-    run_.targets = scaling_targets(model, run_.options.batch.target_param_data_ratio);
+    run_.targets = scaling_targets(model, o, run_.options.batch.target_param_data_ratio);
     if (corpus_.train != nullptr) run_.train_tokens = corpus_.train->size();
     need_tokens(corpus_.train.get(), "training data", "--data");
   }
@@ -280,13 +207,22 @@ class Resolver {
     const std::int64_t row = run_.model.seq_len * run_.world();  // tokens of one row per device
     const BatchOptions::Before& before = o.before;
     // A resumed run's automatic total and rows count as given if they fit.
-    std::optional<std::int64_t> given = o.total_tokens;
+    std::optional<BatchSizes> given = o.total_tokens;
     if (!given && before.total_tokens.value_or(1) % (row * o.device_rows.value_or(1)) == 0)
       given = before.total_tokens;
     const bool total_given = given.has_value();
-    const std::int64_t total = given.value_or(o.target_tokens.value_or(run_.targets.batch_tokens));
+    const BatchSizes sizes = given.value_or(o.target_tokens.value_or(run_.targets.batch_tokens));
+    std::int64_t total = 0, divisor = 0;  // of the largest step; of all steps
+    for (const BatchSizes::Stage& stage : sizes.stages) {
+      total = std::max(total, stage.tokens);
+      divisor = std::gcd(divisor, stage.tokens);
+    }
+    const auto require_multiples = [&](std::int64_t unit) {
+      for (const BatchSizes::Stage& stage : sizes.stages)
+        require_multiple(stage.tokens, unit);
+    };
     if (!o.device_rows && before.world == run_.world() &&
-        total % (row * before.device_rows.value_or(1)) == 0)
+        divisor % (row * before.device_rows.value_or(1)) == 0)
       o.device_rows = before.device_rows;
     const std::int64_t max_tokens = max_pass_tokens(run_.group);
     const std::int64_t max_rows = std::max<std::int64_t>(1, max_tokens / run_.model.seq_len);
@@ -294,8 +230,8 @@ class Resolver {
       rows = *o.device_rows;
     } else {
       if (total_given) {
-        require_multiple(total, row);
-        rows = largest_divisor(total / row, max_rows);
+        require_multiples(row);
+        rows = largest_divisor(divisor / row, max_rows);
       } else {
         // As many micro-steps as needed, all of equal size, so that the total is near the target.
         const std::int64_t in_all = std::max<std::int64_t>(1, (total + row / 2) / row);
@@ -310,9 +246,10 @@ class Resolver {
     }
     model::check_pass(rows, run_.model.seq_len);
     const std::int64_t unit = row * rows;
-    if (total_given) require_multiple(total, unit);
+    if (total_given) require_multiples(unit);
     run_.step.accumulation = std::max<std::int64_t>(1, (total + unit / 2) / unit);
     const std::int64_t tokens = run_.tokens_per_step();
+    set_batches(run_, kUnbounded);
     if (!total_given)
       note("total-batch-size: {} tokens per step{}", tokens,
            tokens == total ? "" : fmt::format(" (the multiple of {} nearest to {})", unit, total));
@@ -399,8 +336,19 @@ class Resolver {
           "rounded stochastically: give only one of the two options");
   }
 
-  void micro_steps() const {
+  void micro_steps() {
     const std::int64_t count = run_.step.accumulation;
+    if (!run_.batches.empty()) {
+      if (run_.reduces_every_micro_step())
+        throw InputError(
+            "--total-batch-size: several batches need a number of micro-steps that changes, and "
+            "every micro-step has collectives: give --shard optimizer");
+      if (run_.step.micro_steps == graphs::MicroSteps::kUnrolled)
+        throw InputError(
+            "--graph-micro-steps unrolled: has a fixed number of micro-steps, but "
+            "--total-batch-size has several batches: give auto");
+      run_.step.micro_steps = graphs::MicroSteps::kLoop;
+    }
     if (run_.step.micro_steps == graphs::MicroSteps::kLoop && run_.reduces_every_micro_step())
       throw InputError(
           "--graph-micro-steps loop: every micro-step has collectives, which a loop cannot hold: "
@@ -415,6 +363,14 @@ class Resolver {
 
   void paces() {
     const BatchOptions& o = run_.options.batch;
+    const bool timed = o.time_budget || !o.positions_from.empty();
+    if (timed && o.total_tokens)
+      for (const BatchSizes::Stage& stage : o.total_tokens->stages)
+        if (stage.share)
+          throw input_error(
+              "--total-batch-size {}@{}: a share of a number of steps that a run of a fixed time "
+              "does not know: give a step",
+              stage.tokens, *stage.share);
     if (o.positions_from.empty()) return;
     if (o.time_budget)
       throw input_error("--positions-from {}: it replaces --time-budget: give only one of them",
@@ -485,12 +441,6 @@ class Resolver {
 
 RunConfig resolve(const TrainOptions& options, const data::Corpus& corpus) {
   return Resolver(options, corpus).run();
-}
-
-void continue_from(RunConfig& run, const TrainedSoFar& trained) {
-  run.trained = trained;
-  set_iterations(run);
-  set_hyper_parameters(run);
 }
 
 }  // namespace muo::trainer

@@ -31,7 +31,7 @@ optim::NumberFormats RunConfig::formats() const {
 TrainOptions RunConfig::resolved() const {
   TrainOptions out = options;
   out.batch.device_rows = step.batch;
-  out.batch.total_tokens = tokens_per_step();
+  if (batches.empty()) out.batch.total_tokens = tokens_per_step();
   // A target batch size marks the total as automatic for a resumed run.
   if (options.batch.total_tokens)
     out.batch.target_tokens.reset();
@@ -46,6 +46,12 @@ TrainOptions RunConfig::resolved() const {
   numbers.deterministic = model.attention.deterministic;
   numbers.fused_products = options.numbers.fused_products.value_or(model.fused_products);
   return out;
+}
+
+std::string RunConfig::batch_text() const {
+  if (batches.empty()) return std::to_string(tokens_per_step());
+  const auto [least, most] = std::ranges::minmax(batches, {}, &TokenCount::Stage::tokens);
+  return fmt::format("{} to {}", least.tokens, most.tokens);
 }
 
 bool RunConfig::reduces_every_micro_step() const {

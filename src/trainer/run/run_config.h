@@ -47,6 +47,8 @@ struct RunConfig : graphs::RunSetup {
   GroupOptions group;
   Tune tune = Tune::kOff;
   TrainedSoFar trained;  // totals of the checkpoint that this run resumes; set by continue_from()
+  // The batches of a run in which they change; empty: tokens_per_step() at every step.
+  std::vector<TokenCount::Stage> batches;
   std::vector<Pace> paces;  // of --positions-from; the last one is where the run ends
   std::int64_t profile_begin = -1, profile_end = -1;  // steps for a profiler; -1: none
   std::int64_t parameters = 0;                        // elements of all parameters
@@ -59,6 +61,7 @@ struct RunConfig : graphs::RunSetup {
 
   [[nodiscard]] int world() const { return group.world; }
   [[nodiscard]] int ranks_here() const { return group.local().count; }  // of this process
+  // Of the largest step.
   [[nodiscard]] std::int64_t rows_per_step() const {
     return group.world * step.batch * step.accumulation;
   }
@@ -72,15 +75,19 @@ struct RunConfig : graphs::RunSetup {
   }
   // Rows of the run's first `steps` steps; requires steps >= trained.steps.
   [[nodiscard]] std::int64_t rows_before(std::int64_t steps) const {
-    return trained.rows + (steps - trained.steps) * rows_per_step();
+    return trained.rows + token_count().between(trained.steps, steps) / model.seq_len;
   }
   [[nodiscard]] TokenCount token_count() const {
-    return {.first_step = trained.steps, .trained = trained.tokens, .per_step = tokens_per_step()};
+    return {
+        .first_step = trained.steps,
+        .trained = trained.tokens,
+        .stages = batches.empty() ? std::vector{TokenCount::Stage{0, tokens_per_step()}} : batches};
   }
+  // "524288", or with several batches "32768 to 524288".
+  [[nodiscard]] std::string batch_text() const;
   // Tokens of the remaining steps and of the whole run, which may exceed any integer type.
   [[nodiscard]] double tokens_left() const {
-    return static_cast<double>(iterations() - trained.steps) *
-           static_cast<double>(tokens_per_step());
+    return token_count().between<double>(trained.steps, iterations());
   }
   [[nodiscard]] double horizon_tokens() const {
     return static_cast<double>(trained.tokens) + tokens_left();
@@ -122,6 +129,9 @@ void continue_from(RunConfig& run, const TrainedSoFar& trained);
 // The state that is sharded. The default is the most that the strategy can shard, up to the
 // optimizer's state.
 optim::Shard shard_of(const ShardingOptions& options);
+
+// The hyper-parameters of a step, whose rates depend on its batch; without the pace.
+HyperParameters hyper_parameters_at(const RunConfig& run, std::int64_t step);
 
 // Switches the run to another strategy, with the run's sharding or, for a strategy other than
 // `ddp`, at least that of the optimizer's state. Returns false if the strategy cannot shard as

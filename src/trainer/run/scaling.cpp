@@ -28,11 +28,12 @@ double decay_per_step(const RunConfig& run, const HyperParameters& hyper) {
 
 }  // namespace
 
-ScalingTargets scaling_targets(const model::GptConfig& model, double ratio) {
+ScalingTargets scaling_targets(const model::GptConfig& model, const ModelOptions& options,
+                               double ratio) {
   model::GptConfig reference = model;
   reference.n_layer = kReferenceDepth;
-  reference.n_embd = kReferenceWidth;
-  reference.n_head = reference.n_kv_head = kReferenceWidth / 128;
+  reference.n_embd = options.width_of(kReferenceDepth);
+  reference.n_head = reference.n_kv_head = reference.n_embd / options.head_size;
   const auto tokens_of = [ratio](const model::GptConfig& config) {
     return ratio * static_cast<double>(model::count_parameters(config).scaling());
   };
@@ -75,18 +76,19 @@ std::vector<std::string> scaling_notes(const RunConfig& run) {
                   count_text(static_cast<double>(run.targets.tokens)), run.targets.batch_tokens),
       !run.is_bounded()
           ? fmt::format("horizon: {} in steps of {} tokens",
-                        to_text(run.options.batch.time_budget.value()), run.tokens_per_step())
+                        to_text(run.options.batch.time_budget.value()), run.batch_text())
           : fmt::format("horizon: {} steps{} of {}: {} tokens{}", run.iterations(),
                         run.trained.steps == 0
                             ? ""
                             : fmt::format(", {} of them done with {} tokens, the others",
                                           run.trained.steps, run.trained.tokens),
-                        run.tokens_per_step(), count_text(trained),
+                        run.batch_text(), count_text(trained),
                         run.train_tokens == 0
                             ? ""
                             : fmt::format(", {:.3g} times the training data",
                                           trained / static_cast<double>(run.train_tokens))),
-      fmt::format("learning rates: {}", fmt::join(rates, ", ")),
+      fmt::format("learning rates{}: {}", run.batches.empty() ? "" : " at the next step",
+                  fmt::join(rates, ", ")),
       fmt::format("factors: rates x {:.4g} by batch, of embeddings and head x {:.4g} by width; "
                   "weight decay {:.4g} = {} x {:.4g}",
                   run.scales.batch_lr, run.scales.width_lr, hyper.muon_weight_decay,

@@ -14,9 +14,11 @@ namespace muo::trainer {
 
 inline constexpr std::int64_t kReferenceBatch = 1 << 19;  // tokens per step at depth 12
 
-// D and B of a model trained on `ratio` tokens per scaling parameter: B = 2^round(log2(2^19 (D /
-// D_ref)^0.383)), with halves rounded to even. Throws InputError if D is over 1e18.
-ScalingTargets scaling_targets(const model::GptConfig& model, double ratio);
+// D and B of a model, made from `options`, trained on `ratio` tokens per scaling parameter: B =
+// 2^round(log2(2^19 (D / D_ref)^0.383)), with halves rounded to even. Throws InputError if D is
+// over 1e18.
+ScalingTargets scaling_targets(const model::GptConfig& model, const ModelOptions& options,
+                               double ratio);
 
 // Factor of all learning rates except smear's: sqrt(B / 2^19).
 double batch_lr_scale(std::int64_t batch_tokens);

@@ -70,6 +70,13 @@ std::string Alarms::suppressed() const {
   return out;
 }
 
+void Alarms::forget_speed() {
+  ms_.clear();
+  waited_ms_.clear();
+  normal_ms_.reset();
+  slow_since_.reset();
+}
+
 void Alarms::check_speed(const Step& step, double now) {
   push(ms_, step.ms);
   push(waited_ms_, step.waited_ms);

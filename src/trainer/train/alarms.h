@@ -36,6 +36,8 @@ class Alarms {
   };
   // Returns the alarms that this step raises. `now`: seconds of a monotonic clock.
   [[nodiscard]] std::vector<Alarm> after_step(const Step& step, double now);
+  // Forgets the time that steps have taken: steps of another batch begin.
+  void forget_speed();
   // Returns the alarms for the update of a step after warm-up: one for each group, except scalars,
   // whose update has had an unusual size for kUnusualSteps steps in a row.
   static constexpr int kUnusualSteps = 100;

@@ -225,7 +225,12 @@ class Logger::Impl {
 
   void show(const TrainItem& item) {
     const MetricsRecord& record = item.record;
-    const double tokens_per_s = static_cast<double>(options_.tokens.per_step) * 1000 / item.step_ms;
+    const auto tokens = static_cast<double>(options_.tokens.of_step(record.step));
+    if (std::exchange(step_tokens_, tokens) != tokens) {  // its steps take another time
+      recent_ms_ = {};
+      alarms_.forget_speed();
+    }
+    const double tokens_per_s = tokens * 1000 / item.step_ms;
     const StepSpeed speed{.step_ms = item.step_ms,
                           .tokens_per_s = tokens_per_s,
                           .mfu = mfu_at(tokens_per_s),
@@ -237,6 +242,7 @@ class Logger::Impl {
       append(train_line(record, options_.tokens.before(record.step + 1), speed, item.bad_number));
     }
     ++steps_;
+    tokens_ += tokens;
     seconds_ += item.step_ms / 1000;
     const bool finite = record.verdict != Verdict::kNotFinite;
     if (!finite && !skipping_) say(nonfinite_text(record, item.bad_number), Verbosity::kQuiet);
@@ -255,15 +261,15 @@ class Logger::Impl {
     else if (!outlier.empty())
       say(outlier, Verbosity::kQuiet);
     recent_ms_.add(item.step_ms);
-    TrainingProgress progress{
-        .done = record.step + 1,
-        .iterations = options_.iterations,
-        .time_budget = options_.time_budget,
-        .seconds = options_.seconds_before + seconds_,
-        .loss = record.loss,
-        .bytes_per_token = options_.bytes_per_token,
-        .tokens_per_s = static_cast<double>(options_.tokens.per_step) * 1000 / recent_ms_.mean(),
-        .step_ms = recent_ms_.mean()};
+    TrainingProgress progress{.done = record.step + 1,
+                              .iterations = options_.iterations,
+                              .time_budget = options_.time_budget,
+                              .seconds = options_.seconds_before + seconds_,
+                              .loss = record.loss,
+                              .bytes_per_token = options_.bytes_per_token,
+                              .tokens_per_s = tokens * 1000 / recent_ms_.mean(),
+                              .step_ms = recent_ms_.mean() * options_.tokens.relative_after(
+                                                                 record.step, options_.iterations)};
     const std::string plain = progress_text(progress);
     log_.progress(plain, last);
     if (options_.verbosity == Verbosity::kQuiet) return;
@@ -326,14 +332,12 @@ class Logger::Impl {
   void show(Summary /*item*/) {
     if (terminal_.is_live()) terminal_.clear();  // the summary replaces it
     if (steps_ == 0) return;
-    const double tokens =
-        static_cast<double>(steps_) * static_cast<double>(options_.tokens.per_step);
     std::string text =
         fmt::format("trained {} step{}, {} tokens, {:.3g} FLOPs in {}: {} tokens/s", steps_,
-                    steps_ == 1 ? "" : "s", count_text(tokens), tokens * options_.flops_per_token,
+                    steps_ == 1 ? "" : "s", count_text(tokens_), tokens_ * options_.flops_per_token,
                     seconds_ < 10 ? fmt::format("{:.2f}s", seconds_) : duration_text(seconds_),
-                    count_text(tokens / seconds_));
-    if (const auto mfu = mfu_at(tokens / seconds_))
+                    count_text(tokens_ / seconds_));
+    if (const auto mfu = mfu_at(tokens_ / seconds_))
       text += fmt::format(", MFU {:.1f} %", 100 * *mfu);
     say(text, Verbosity::kQuiet);
     if (const std::string suppressed = alarms_.suppressed(); !suppressed.empty())
@@ -446,8 +450,9 @@ class Logger::Impl {
   std::chrono::steady_clock::time_point memory_seen_ = {}, anonymous_seen_ = {};
   Alarms alarms_;
   RecentMean recent_ms_;
+  double step_tokens_ = 0;
   std::int64_t steps_ = 0;
-  double seconds_ = 0;  // total duration of those steps
+  double tokens_ = 0, seconds_ = 0;  // of those steps
   bool skipping_ = false, events_fail_ = false, busy_shown_ = false, slow_warned_ = false;
 
   std::atomic<const char*> busy_ = nullptr;

@@ -14,7 +14,7 @@ struct TrainingProgress {
   double loss = 0;              // nats per token
   double bytes_per_token = 0;   // 0: unknown, so bits per byte are not shown
   double tokens_per_s = 0;
-  double step_ms = 0;              // for the remaining time
+  double step_ms = 0;              // of the steps to come, for the remaining time
   std::optional<double> mfu = {};  // a fraction
   std::int64_t memory = 0;         // bytes; 0: unknown
 };

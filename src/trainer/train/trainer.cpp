@@ -35,6 +35,8 @@ class RankTrainer {
         opened_(run.files.opened),
         captured_(captured),
         state_(captured.state),
+        tokens_(run.config.token_count()),
+        hyper_(run.config.hyper),
         rows_(data::make_training_rows(run.corpus, config_.model.seq_len, config_.options.seed)) {}
 
   void train() {
@@ -42,6 +44,9 @@ class RankTrainer {
     next_logged_ = step_;
     data::LoaderOptions loading = captured_.loading;
     loading.first_row = config_.rows_before(step_);
+    loading.micro_steps = [this, first = step_](std::int64_t i) {
+      return tokens_.of_step(first + i) / (config_.tokens_per_step() / config_.step.accumulation);
+    };
     data::Loader loader(*rows_, loading, captured_.slots());
     const bool give_back = config_.group.plugin == nullptr && config_.options.memory.limit;
     rank_.barrier.arrive([give_back] { trim_heap(give_back); }, "the start of training");
@@ -117,7 +122,7 @@ class RankTrainer {
   };
 
   std::int64_t restore_or_initialize() {
-    captured_.reset(config_.hyper);
+    captured_.reset(hyper_);
     if (!opened_.resume) {
       if (opened_.init_from == nullptr)
         state_.initialize_weights(config_.options.seed);
@@ -156,15 +161,22 @@ class RankTrainer {
     rank_.barrier.arrive(agree, "start of a step");
     report_saves();
     if (run_.decided.stop != 0) throw Interrupted();
-    if (const std::optional<Pace>& pace = run_.decided.pacing.pace) change_pace(*pace);
+    update_hyper();
     const bool stops =
         run_.decided.too_many_skipped || run_.decided.ended_early || run_.decided.pacing.is_over;
     if (stops) rank_.interruption->close();
     return stops;
   }
-  void change_pace(const Pace& pace) {
-    state_.set_pace(pace);
-    if (is_logger()) run_.files.logger.pace(pace, run_.pacing.clock().spent);
+  // Sets the hyper-parameters of a new batch or pace.
+  void update_hyper() {
+    const bool same = step_ == first_ || tokens_.of_step(step_) == tokens_.of_step(step_ - 1);
+    const std::optional<Pace>& pace = run_.decided.pacing.pace;
+    if (same && !pace) return;
+    const Pace now = pace.value_or(hyper_.pace);
+    if (!same) hyper_ = hyper_parameters_at(config_, step_);
+    hyper_.pace = now;
+    state_.set_hyper(hyper_);
+    if (pace && is_logger()) run_.files.logger.pace(*pace, run_.pacing.clock().spent);
   }
   void decide(int signal) {
     const SaveOptions& save = config_.options.save;
@@ -238,7 +250,8 @@ class RankTrainer {
   // estimate from the steps so far.
   [[nodiscard]] double evaluation_seconds() const {
     if (evaluation_seconds_ > 0 || step_ == first_) return evaluation_seconds_;
-    return expected_evaluation_seconds(config_, captured_.evaluator.rows(), step_ - first_,
+    return expected_evaluation_seconds(captured_.evaluator.rows(),
+                                       config_.rows_before(step_) - config_.rows_before(first_),
                                        seconds(Clock::now() - started_));
   }
 
@@ -377,7 +390,7 @@ class RankTrainer {
                               .updates = counts.updates,
                               .seed = config_.options.seed,
                               .rows = config_.rows_before(step_),
-                              .tokens = config_.token_count().before(step_),
+                              .tokens = tokens_.before(step_),
                               .statistics = counts.statistics,
                               .clock = run_.saved_clock,
                               .data = data_identity(run_.corpus),
@@ -447,17 +460,18 @@ class RankTrainer {
   const OpenedRun& opened_;
   CapturedRank& captured_;
   graphs::RunState& state_;
+  const TokenCount tokens_;
+  HyperParameters hyper_;  // of the current step
   std::unique_ptr<data::TrainingRows> rows_;
   std::optional<ProfileRange> profiled_;
   std::int64_t step_ = 0;
   std::int64_t next_logged_ = 0;
-  std::int64_t unreported_ = -1;  // committed step whose update is not logged yet; -1: none
-  std::int64_t first_ = 0;        // first step that this process runs
-  std::int64_t saved_ = 0;        // step of the last save: only later saves are due
-  std::int64_t newest_on_disk_ =
-      -1;                     // step of the newest checkpoint known to be on the disk; -1: none
-  bool last_chance_ = false;  // the current save cannot be retried
-  double waited_ms_ = 0;      // time spent waiting for batches in steps not logged yet
+  std::int64_t unreported_ = -1;      // committed step whose update is not logged yet; -1: none
+  std::int64_t first_ = 0;            // first step that this process runs
+  std::int64_t saved_ = 0;            // step of the last save: only later saves are due
+  std::int64_t newest_on_disk_ = -1;  // step of the newest checkpoint on the disk; -1: none
+  bool last_chance_ = false;          // the current save cannot be retried
+  double waited_ms_ = 0;              // time spent waiting for batches in steps not logged yet
   double save_stall_ms_ = 0, evaluation_seconds_ = 0;
   Clock::time_point started_, saved_at_, last_logged_;
 };
@@ -471,10 +485,8 @@ void TrainingRun::interrupt() {
   if (interruption != nullptr) interruption->request();
 }
 
-double expected_evaluation_seconds(const RunConfig& config, std::int64_t rows, std::int64_t steps,
-                                   double seconds) {
-  return seconds / 3 * static_cast<double>(rows) /
-         static_cast<double>(steps * config.rows_per_step());
+double expected_evaluation_seconds(std::int64_t rows, std::int64_t trained_rows, double seconds) {
+  return seconds / 3 * static_cast<double>(rows) / static_cast<double>(trained_rows);
 }
 
 std::string too_many_skipped_text(const TrainingRun& run) {

@@ -58,9 +58,8 @@ void train_run(CapturedRank& captured, TrainingRun& run);
 // The one-line error message of a run that skipped too many updates.
 std::string too_many_skipped_text(const TrainingRun& run);
 
-// Expected seconds of an evaluation of `rows` rows if `steps` training steps took `seconds`: a
-// third of a step's time per row, because there is only a forward pass.
-double expected_evaluation_seconds(const RunConfig& config, std::int64_t rows, std::int64_t steps,
-                                   double seconds);
+// Expected seconds of an evaluation of `rows` rows if training `trained_rows` rows took `seconds`:
+// a third of that time per row, because there is only a forward pass.
+double expected_evaluation_seconds(std::int64_t rows, std::int64_t trained_rows, double seconds);
 
 }  // namespace muo::trainer

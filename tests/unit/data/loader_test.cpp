@@ -145,6 +145,28 @@ TEST(Loader, ResumesExactly) {
     EXPECT_EQ(values(loader.next().targets), whole[step]);
 }
 
+// Each step continues with the row after the last one of the step before.
+TEST(Loader, TheNumberOfMicroStepsMayChange) {
+  const Counting data(10'000);
+  LoaderOptions options{.rank = 1, .world = 2, .batch = 3, .seq_len = 8, .accumulation = 4};
+  options.micro_steps = [](std::int64_t i) { return 1 + i % 4; };
+  Rows rows(data, options);
+  const Slots slots(options, 2);
+  Loader loader(rows, options, slots.span());
+  std::int64_t first = 0;
+  for (std::int64_t step = 0; step < 40; ++step, loader.release()) {
+    const std::int64_t count = 1 + step % 4;
+    const Batch batch = loader.next();
+    ASSERT_EQ(batch.inputs.shape, (Shape{count, 3, 8}));
+    const auto inputs = values(batch.inputs);
+    for (std::int64_t a = 0; a < count; ++a)
+      for (std::int64_t b = 0; b < 3; ++b)
+        EXPECT_EQ(inputs[static_cast<std::size_t>((a * 3 + b) * 8)],
+                  rows.sampler.position(first + (a * 2 + 1) * 3 + b));
+    first += count * 6;
+  }
+}
+
 // The batch size changes at a resume. The run continues with its next row as the first row of the
 // new batch, on any rank and in any micro-step.
 TEST(Loader, ContinuesWithTheNextRowWhateverTheBatchWas) {

@@ -78,6 +78,38 @@ TEST(Schedules, FinalValuesHoldBeyondTheHorizon) {
   EXPECT_DOUBLE_EQ(lr_multiplier_at(constant, 999), 1.0);
 }
 
+// The multiplier of a warm-down of which the share x is over, as the papers write it.
+double fallen(WarmdownShape shape, double x, double end) {
+  switch (shape) {
+    case WarmdownShape::kLinear:
+      return (1 - x) + x * end;
+    case WarmdownShape::kCosine:
+      return end + (1 - end) * (1 + std::cos(kPi * x)) / 2;
+    default:
+      return end + (1 - end) * (1 - std::sqrt(x));
+  }
+}
+
+TEST(Schedules, WarmdownShapes) {
+  for (int each = 0; each < 3; ++each)
+    for (const double ratio : {0.2, 0.65, 1.0})
+      for (const double end : {0.0, 0.05}) {
+        const auto shape = static_cast<WarmdownShape>(each);
+        HyperParameters hyper = optim::make_hyper_parameters(
+            {.warmdown_ratio = ratio, .final_lr_frac = end, .warmdown_shape = shape}, {}, 1000);
+        HyperParameters paced = hyper;
+        for (std::int64_t it = 50; it <= 1000; ++it) {
+          const double position = static_cast<double>(it) / 1000;
+          const double x = std::max(0.0, (position - (1 - ratio)) / ratio);
+          paced.pace = {.from = it, .position = position};
+          // A square root near 1 - x = 0 doubles the number of lost bits.
+          EXPECT_NEAR(lr_multiplier_at(hyper, it), fallen(shape, x, end), 1e-7) << it;
+          EXPECT_NEAR(lr_multiplier_at(paced, it), fallen(shape, x, end), 1e-7) << it;
+        }
+        EXPECT_DOUBLE_EQ(lr_multiplier_at(hyper, 5000), end);
+      }
+}
+
 // A run of 100,000 steps whose warm-up and ramp are longer than their largest share.
 HyperParameters paced(const Pace& pace) {
   HyperParameters hyper = hyper_for(100'000);
@@ -87,7 +119,6 @@ HyperParameters paced(const Pace& pace) {
 }
 
 TEST(PacedSchedules, AreFunctionsOfThePosition) {
-  constexpr double kPi = 3.14159265358979323846;
   for (const bool linear : {false, true})
     for (int i = 0; i <= 1000; ++i) {
       const double x = i / 1000.0;
@@ -172,6 +203,20 @@ TEST(AdvanceStep, RoundsToFloatWhereTheKernelsRead) {
               d.stream.is_host() ? 0.0 : worst_case(8));
   EXPECT_EQ(d.s().adam[1].lr, static_cast<float>(0.3 * lr_multiplier_at(hyper_for(1000), 399)));
   EXPECT_EQ(d.s().adam[1].weight_decay, 0.001F);  // not scheduled
+}
+
+TEST(AdvanceStep, KnowsEveryWarmdownShape) {
+  for (int each = 0; each < 3; ++each) {
+    DeviceStructs d;
+    HyperParameters hyper = hyper_for(1000);
+    hyper.warmdown_shape = static_cast<WarmdownShape>(each);
+    *d.hyper.tensor().as_struct<HyperParameters>() = hyper;
+    d.s() = StepScalars{};
+    d.s().step = 600;
+    advance_step(d.stream, {.scalars = d.scalars, .hyper = d.hyper});
+    EXPECT_LE(ulps_between(d.s().lr_multiplier, static_cast<float>(lr_multiplier_at(hyper, 600))),
+              d.stream.is_host() ? 0 : 1);
+  }
 }
 
 TEST(FinishStep, CountsStepsAndUpdates) {

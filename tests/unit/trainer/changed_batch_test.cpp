@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,12 +12,15 @@
 
 #include "base/check.h"
 #include "support/command_line.h"
+#include "support/errors.h"
 #include "support/files.h"
 #include "trainer/run/run_config.h"
 
-// The batch of a resumed run: kept, derived anew, or rejected.
+// Batches that change: of a resumed run (kept, derived anew, or rejected), and during a run.
 namespace muo::trainer {
 namespace {
+
+using testing::HasSubstr;
 
 constexpr std::int64_t kLength = 256;  // tokens of a row of the plain model
 
@@ -110,6 +114,77 @@ TEST(ResumedRun, ReadsItsPreviousBatchFromItsFile) {
   EXPECT_FALSE(parsed({"--target-batch-size", "64"}).batch.before.total_tokens);
   EXPECT_EQ(parsed({"--max-seq-len", "32"}).batch.before.world, 4);
   EXPECT_THROW(parsed({"--max-seq-len", "48"}), InputError);
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> batches_of(const RunConfig& run) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> out;
+  for (const TokenCount::Stage& stage : run.batches)
+    out.emplace_back(stage.from, stage.tokens);
+  return out;
+}
+
+TEST(BatchStages, TheBatchMayChangeDuringARun) {
+  using Batches = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  TrainOptions options = plain(2);
+  BatchSizes sizes(1024);
+  sizes.stages.push_back({.tokens = 4096, .step = 10});
+  sizes.stages.push_back({.tokens = 3072, .share = 0.5});
+  options.batch.total_tokens = sizes;
+  options.batch.iterations = 101;
+  const RunConfig run = resolved(options);
+  EXPECT_EQ(batches_of(run), (Batches{{0, 1024}, {10, 4096}, {50, 3072}}));  // 50.5, half to even
+  EXPECT_EQ(run.step.batch, 2);  // of 256 tokens on each of two devices: 1024, which divides all
+  EXPECT_EQ(run.step.accumulation, 4);
+  EXPECT_EQ(run.form_of_micro_steps(), graphs::MicroSteps::kLoop);
+  EXPECT_EQ(run.horizon_tokens(), 10 * 1024 + 40 * 4096 + 51 * 3072);
+  EXPECT_EQ(run.rows_before(12), (10 * 1024 + 2 * 4096) / 256);
+  EXPECT_EQ(run.token_count().of_step(9), 1024);
+  EXPECT_EQ(run.token_count().of_step(10), 4096);
+
+  // Each step has the rates of a run of its batch.
+  TrainOptions single = options;
+  for (const auto& [step, tokens] : Batches{{0, 1024}, {9, 1024}, {10, 4096}, {100, 3072}}) {
+    single.batch.total_tokens = tokens;
+    const RunConfig of_batch = resolved(single);
+    const HyperParameters hyper = hyper_parameters_at(run, step);
+    EXPECT_EQ(hyper.matrix_lr, of_batch.hyper.matrix_lr) << step;
+    EXPECT_EQ(hyper.muon_weight_decay, of_batch.hyper.muon_weight_decay);
+    EXPECT_EQ(hyper.adam[1].lr, of_batch.hyper.adam[1].lr);
+  }
+
+  // Lengths in tokens and FLOPs.
+  options.batch.iterations.reset();
+  const RunConfig by_ratio = resolved(options);
+  EXPECT_LE(by_ratio.horizon_tokens(), static_cast<double>(by_ratio.targets.tokens));
+  EXPECT_GT(by_ratio.horizon_tokens() + 2 * 4096, static_cast<double>(by_ratio.targets.tokens));
+  EXPECT_EQ(by_ratio.batches[2].from,
+            std::llrint(0.5 * static_cast<double>(by_ratio.iterations())));
+  options.batch.target_flops = by_ratio.flops_per_token * (10 * 1024 + 40 * 4096 + 51 * 3072);
+  EXPECT_EQ(resolved(options).iterations(), 101);
+}
+
+TEST(BatchStages, ImpossibleChangesOfTheBatchAreRefused) {
+  TrainOptions options = plain(2);
+  options.batch.iterations = 100;
+  const auto error_with = [&](const BatchSizes::Stage& stage) {
+    BatchSizes sizes(1024);
+    sizes.stages.push_back({.tokens = 2048, .step = 50});
+    sizes.stages.push_back(stage);
+    options.batch.total_tokens = sizes;
+    return test::message_of<InputError>([&] { static_cast<void>(resolved(options)); });
+  };
+  EXPECT_THAT(error_with({.tokens = 5000, .step = 60}),
+              HasSubstr("--total-batch-size 5000: not a multiple of 512 tokens"));
+  EXPECT_EQ(error_with({.tokens = 512, .share = 0.4}),
+            "--total-batch-size: 512 tokens begin at step 40, but 2048 before them at 50");
+  options.sharding.shard = optim::Shard::kGradients;
+  EXPECT_THAT(error_with({.tokens = 512, .step = 60}), HasSubstr("give --shard optimizer"));
+  options.sharding.shard.reset();
+  options.capture.micro_steps = graphs::MicroSteps::kUnrolled;
+  EXPECT_THAT(error_with({.tokens = 512, .step = 60}), HasSubstr("unrolled: has a fixed number"));
+  options.capture.micro_steps.reset();
+  options.batch.time_budget = Duration{60};
+  EXPECT_THAT(error_with({.tokens = 512, .share = 0.6}), HasSubstr("512@0.6: a share of a number"));
 }
 
 }  // namespace

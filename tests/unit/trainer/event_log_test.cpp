@@ -79,7 +79,7 @@ class EventLogTest : public testing::Test {
   [[nodiscard]] LoggerOptions logger(std::shared_ptr<EventLog> events) const {
     return {.metrics = run_ / "metrics.jsonl",
             .iterations = 100,
-            .tokens = {.per_step = 1000},
+            .tokens = {.stages = {{.tokens = 1000}}},
             .events = std::move(events),
             .terminal = -1};
   }

@@ -198,7 +198,7 @@ TEST(RequireMemory, CountsTheBatchesThatAreReadAhead) {
   TrainOptions options = two_devices();
   options.batch.total_tokens = std::int64_t{1} << 40;
   const RunConfig config = resolve(options, data::corpus_without_tokens(options.data));
-  const std::int64_t bytes = kLoaderSlots * 2 * 4 * *options.batch.total_tokens;  // inputs, targets
+  const std::int64_t bytes = kLoaderSlots * 2 * 4 * (std::int64_t{1} << 40);  // inputs, targets
   EXPECT_NO_THROW(require_batches(config, bytes));
   EXPECT_THAT(
       test::message_of<InputError>([&] { require_batches(config, bytes - 1); }),

@@ -12,7 +12,7 @@ using testing::StartsWith;
 TEST(ForeignOptions, MatchTheDocument) {
   EXPECT_EQ(foreign_option("--n-layer"),
             "nanoGPT's, here --depth: --model plain is nearest to its GPT");
-  EXPECT_THAT(foreign_option("--head-dim"), StartsWith("nanochat's, here --n-head: width and"));
+  EXPECT_THAT(foreign_option("--model-tag"), StartsWith("nanochat's, here --out DIR"));
   EXPECT_EQ(foreign_option("-b"), "llm.c's, here --device-batch-size");
   EXPECT_THAT(foreign_option("-l"), StartsWith("llm.c's, here --matrix-lr, --embedding-lr, "));
   EXPECT_THAT(foreign_option("--run"), HasSubstr("scripts/watch_wandb.py RUN: "));

@@ -117,7 +117,7 @@ class LoggerTest : public testing::Test {
   LoggerTest() {
     options_.metrics = directory_.path() / "metrics.jsonl";
     options_.iterations = 100;
-    options_.tokens.per_step = 1000;
+    options_.tokens.stages = {{.tokens = 1000}};
     options_.terminal = -1;
   }
   [[nodiscard]] std::vector<json> lines() const { return lines_of(options_.metrics); }

@@ -62,6 +62,18 @@ Simulated simulate(const RunConfig& config, const std::function<double(std::int6
   return out;
 }
 
+TEST(Pacing, KnowsTheBatchesToCome) {
+  RunConfig config = config_of();
+  config.batches = {{.from = 0, .tokens = 100}, {.from = 50, .tokens = 400}};
+  const Simulated run = simulate(config, [](std::int64_t step) { return step < 50 ? 0.05 : 0.2; });
+  EXPECT_NEAR(run.seconds, kBudget, 0.1);  // half a step
+  // 50 steps in 2.5 s, 37.5 in the rest; the first three stay at 0.
+  for (const Pace& pace : run.paces)
+    if (pace.from > 0 && pace.from < 50) {
+      EXPECT_NEAR(pace.per_step, 1 / 84.5, 0.0005) << pace.from;
+    }
+}
+
 TEST(Pacing, PositionsOfEqualStepsAreThoseOfARunOfAsManySteps) {
   const Simulated run = simulate(config_of(), [](std::int64_t) { return 0.01; });
   ASSERT_EQ(run.positions.size(), 1000);

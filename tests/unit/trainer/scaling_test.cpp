@@ -45,6 +45,23 @@ TEST(Scaling, GoldenNumbersOfDepthTwelve) {
   EXPECT_EQ(run.scales.weight_decay, 1.0);
 }
 
+// As in nanochat's build_model_meta, whose 12-layer model also has the given ratio and head size.
+TEST(Scaling, FollowsTheAspectRatioAndTheHeadSize) {
+  TrainOptions options;
+  options.model.aspect_ratio = 32;
+  options.model.head_size = 64;
+  const RunConfig run = run_of(5, options);
+  EXPECT_EQ(run.model.n_embd, 192);  // 160, rounded up
+  EXPECT_EQ(run.model.n_head, 3);
+  const RunConfig reference = run_of(12, options);
+  EXPECT_EQ(reference.model.n_embd, 384);
+  EXPECT_EQ(reference.model.n_head, 6);
+  EXPECT_EQ(run.targets.reference_tokens, 12.0 * static_cast<double>(reference.scaling_parameters));
+  EXPECT_EQ(reference.tokens_per_step(), 1 << 19);
+  EXPECT_EQ(reference.scales.weight_decay, 1.0);
+  EXPECT_EQ(reference.scales.width_lr, std::sqrt(2.0));  // of 768, whatever the ratio
+}
+
 // nanochat's table by depth at ratio 12, T 2048, vocabulary 32768, as printed: the tolerance is
 // half of the last digit.
 TEST(Scaling, GoldenTableByDepth) {
@@ -141,7 +158,7 @@ TEST(Scaling, AnExplicitBatchDrivesRatesAndWeightDecay) {
   EXPECT_DOUBLE_EQ(run.scales.batch_lr, rule.scales.batch_lr / 2);
   EXPECT_DOUBLE_EQ(run.scales.weight_decay, rule.scales.weight_decay / 2);
   EXPECT_EQ(run.scales.width_lr, rule.scales.width_lr);
-  EXPECT_EQ(run.iterations(), rule.targets.tokens / *more.batch.total_tokens);
+  EXPECT_EQ(run.iterations(), rule.targets.tokens / (rule.tokens_per_step() / 4));
 }
 
 TEST(Scaling, TheRatioSetsTokensAndBatchButCancelsInWeightDecay) {

@@ -104,10 +104,10 @@ function smoothed(values, keep) {
   });
 }
 
-// Peak learning rate of Muon's matrices; null if unknown.
+// Peak learning rate of Muon's matrices; null if unknown, or if it changes with the batch.
 function matrixRate(run) {
   const rate = run.facts && run.facts.learning_rates && run.facts.learning_rates.matrices;
-  return known(rate) ? rate : null;
+  return known(rate) && !String(run.options["total-batch-size"]).includes("@") ? rate : null;
 }
 
 // Factor from nats per token to bits per byte of the training text; null if its bytes per token are unknown.

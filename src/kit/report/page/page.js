@@ -443,6 +443,7 @@ function addPage() {
   section("configuration", "Configuration").append(choiceBar() || "", element("div", { id: "facts" }),
     element("details", {}, element("summary", {}, "config.toml"), element("pre", { id: "config", tabindex: "0" })));
   fillDetails();
+  addTransfers();
 }
 
 function addControls() {
