@@ -91,7 +91,7 @@ std::vector<std::string> transfers_of(const std::vector<fs::path>& given) {
       if (nlohmann::json::accept(bytes.text()))
         out.emplace_back(bytes.text());
       else
-        say(stderr, fmt::format("note: {} is left out: it is not JSON\n", file.string()));
+        note(fmt::format("{} is left out: it is not JSON", file.string()));
     }
   return out;
 }

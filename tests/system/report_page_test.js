@@ -176,7 +176,7 @@ test("Learning rates are drawn as they are", () => {
 test("A transfer shows each depth's runs, fit and optimum, and the prediction", () => {
   const depths = [2, 4].map((depth) => ({ depth, optimum: [0.2, 0.1, 0.4], curvature: 0.05,
                                           runs: [[0.1, 0.02], [0.2, 0], [0.4, 0.03], [9, 5]] }));
-  const transfer = { option: "matrix-lr", unit: "loss", target: 8, confidence: 0.95, text: "",
+  const transfer = { option: "matrix-lr", unit: "loss", target: 8, confidence: 0.95, factor: 4, text: "",
                      depths: [...depths, { depth: 3, problem: "few" }], prediction: [0.3, 0.2, 0.5] };
   const { data, layout } = pageOf([])(`transferChart(${JSON.stringify(transfer)}, 0).build()`);
   assert.deepStrictEqual(data.map((trace) => trace.name),

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/philox.h"
+#include "base/split.h"
 #include "trainer/options/option_table.h"
 
 namespace muo::kit {
@@ -125,17 +126,15 @@ class AxisParser {
   trainer::Axis axis_;
 };
 
-std::vector<std::string> split(std::string_view text) {
+// The values of a list, without spaces around them.
+std::vector<std::string> list_values(std::string_view list) {
   std::vector<std::string> out;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    std::string_view piece = text.substr(at, comma - at);
+  for (std::string_view piece : split(list, ",")) {
     while (piece.starts_with(' '))
       piece.remove_prefix(1);
     while (piece.ends_with(' '))
       piece.remove_suffix(1);
     out.emplace_back(piece);
-    at = comma + 1;
   }
   return out;
 }
@@ -212,7 +211,7 @@ std::optional<trainer::Axis> parse_axis(const trainer::OptionRow& row,
   trainer::Axis axis =
       is_range ? std::move(parser).range(text)
                : std::move(parser).list(texts.size() == 1
-                                            ? split(text)
+                                            ? list_values(text)
                                             : std::vector<std::string>(texts.begin(), texts.end()));
   axis.text = is_range ? std::string(text) : fmt::format("{}", fmt::join(axis.values, ","));
   return axis;

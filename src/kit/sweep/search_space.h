@@ -26,9 +26,9 @@ inline constexpr std::int64_t kMaxTrials = 10000;
 //   log:A..B    any number between, uniformly in the logarithm
 //   A..B/N, log:A..B/N    N evenly spaced values, including both ends
 // Several texts (an array in a config file) are a list of values, as for --total-batch-size, whose
-// values may contain commas. Throws InputError, with a message
-// that begins with `where`, if the space is malformed, empty or out of the option's range, has
-// duplicates, or if the option cannot be swept.
+// values may contain commas. Throws InputError, with a message that begins with `where`, if the
+// space is malformed, empty or out of the option's range, has duplicates, or if the option cannot
+// be swept.
 [[nodiscard]] std::optional<trainer::Axis> parse_axis(const trainer::OptionRow& row,
                                                       std::span<const std::string> texts,
                                                       std::string_view where);

@@ -48,14 +48,14 @@ struct PointScore {
 // that has no score or has reached another depth.
 std::vector<PointScore> best_points(const SweepPlan& plan, const std::vector<TrialStatus>& status);
 
-// Says which points are not told apart from the best one, in pairs of equal seeds, at the given
-// confidence of all judgements together; without two seeds, that this is not known. Empty for a
-// single point.
+// Says which points are not significantly worse than the best one, by tests in pairs of equal
+// seeds, at the given confidence of all judgements together; with one seed, that this is unknown.
+// Empty for a single point.
 std::string certainty_text(const SweepPlan& plan, const std::vector<TrialStatus>& status,
                            double confidence = 0.95);
 
-// "the best is better than all others", or the points from which it is not told apart, by a trial
-// of each.
+// "the best is better than all others", or which points are not significantly worse. `undecided`:
+// the number of one trial of each.
 std::string best_text(const std::vector<std::string>& undecided);
 
 // Formats a length_of(): "120", or "2m00s" with time budgets.

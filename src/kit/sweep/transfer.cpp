@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
@@ -214,16 +213,14 @@ bool agrees(const Transfer& transfer) {
   return std::abs(std::log(own.value / predicted.value)) <= margin;
 }
 
-double number_of(const std::string& text) {
-  double out = 0;
-  std::from_chars(text.data(), text.data() + text.size(), out);
-  return out;
+double number_of(const std::string& text) { return trainer::real_number(text).value_or(0); }
+
+bool is_transferred(const trainer::Axis& axis) {
+  return axis.option != "depth" && axis.option != "seed";
 }
 
 const trainer::Axis& transferred_axis(const trainer::SweepOptions& options) {
-  return *std::ranges::find_if(options.axes, [](const trainer::Axis& axis) {
-    return axis.option != "depth" && axis.option != "seed";
-  });
+  return *std::ranges::find_if(options.axes, is_transferred);
 }
 
 bool is_positive(const trainer::Axis& axis) {
@@ -346,9 +343,10 @@ std::string transfer_json(const Transfer& transfer) {
   for (const DepthOptimum& each : transfer.depths)
     add(each);
   if (transfer.own) add(*transfer.own);
-  Json out{{"option", transfer.option}, {"unit", transfer.unit},
-           {"target", transfer.target}, {"confidence", transfer.confidence},
-           {"depths", depths},          {"text", transfer_text(transfer)}};
+  Json out{{"option", transfer.option},      {"unit", transfer.unit},
+           {"target", transfer.target},      {"confidence", transfer.confidence},
+           {"factor", kMaxFactor},           {"depths", depths},
+           {"text", transfer_text(transfer)}};
   if (transfer.problem.empty()) {
     out["prediction"] = interval(transfer.prediction);
     out["drift"] = interval(transfer.drift);
@@ -359,21 +357,17 @@ std::string transfer_json(const Transfer& transfer) {
 
 void check_transfer(const trainer::SweepOptions& options) {
   if (!options.transfer_to) return;
-  std::size_t others = 0;
-  const trainer::Axis* depth = nullptr;
-  for (const trainer::Axis& axis : options.axes) {
-    if (axis.option == "depth") depth = &axis;
-    if (axis.option != "depth" && axis.option != "seed") ++others;
-  }
+  const auto depth = std::ranges::find(options.axes, "depth", &trainer::Axis::option);
   const auto target = std::to_string(*options.transfer_to);
-  const auto depths = depth == nullptr
+  const auto depths = depth == options.axes.end()
                           ? 0
                           : depth->values.size() -
                                 static_cast<std::size_t>(std::ranges::count(depth->values, target));
   if (depths < kMinDepths)
     throw trainer::input_error(
         "--transfer-to {}: needs three other depths to predict from, as in --depth 2..4", target);
-  if (others != 1 || !is_positive(transferred_axis(options)))
+  if (std::ranges::count_if(options.axes, is_transferred) != 1 ||
+      !is_positive(transferred_axis(options)))
     throw trainer::input_error(
         "--transfer-to {}: needs one option with positive numbers besides --depth and --seed, as "
         "in --matrix-lr log:0.01..0.2/6",

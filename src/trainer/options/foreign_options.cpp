@@ -5,20 +5,10 @@
 
 #include "base/check.h"
 #include "base/installed_file.h"
+#include "base/split.h"
 
 namespace muo::trainer {
 namespace {
-
-// Splits `text` at each occurrence of `mark`.
-std::vector<std::string_view> split(std::string_view text, std::string_view mark) {
-  std::vector<std::string_view> out;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(mark, at), text.size());
-    out.push_back(text.substr(at, end - at));
-    at = end + mark.size();
-  }
-  return out;
-}
 
 // Returns the parts of a table cell that are in `backquotes`.
 std::vector<std::string_view> code_of(std::string_view cell) {

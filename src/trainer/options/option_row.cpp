@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/split.h"
 #include "base/utf8.h"
 
 namespace muo::trainer {
@@ -134,13 +135,8 @@ struct Setter {
   }
   void operator()(Duration* field) const { *field = parse_time(where, text); }
   void operator()(BatchSizes* field) const {
-    std::string_view rest = text;
-    for (bool more = true; more;) {
-      const std::size_t comma = std::min(rest.find(','), rest.size());
-      field->stages.push_back(parse_stage(rest.substr(0, comma)));
-      more = comma < rest.size();
-      rest.remove_prefix(more ? comma + 1 : comma);
-    }
+    for (const std::string_view stage : split(text, ","))
+      field->stages.push_back(parse_stage(stage));
     if (field->stages.front().step != 0 || field->stages.front().share)
       refuse(where, text, "does not begin at step 0: give TOKENS@0,TOKENS@STEP");
   }

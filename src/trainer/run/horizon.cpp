@@ -45,6 +45,12 @@ std::int64_t steps_of_flops(RunConfig& run, double target) {
   return static_cast<std::int64_t>(steps);
 }
 
+std::int64_t steps_of_ratio(RunConfig& run) {
+  if (!run.batches.empty()) return steps_of_tokens(run, static_cast<double>(run.targets.tokens));
+  return std::max<std::int64_t>(
+      1, run.trained.steps + (run.targets.tokens - run.trained.tokens) / run.tokens_per_step());
+}
+
 void check_batches(const RunConfig& run) {
   for (std::size_t i = 1; i < run.batches.size(); ++i)
     if (run.batches[i].from <= run.batches[i - 1].from)
@@ -107,11 +113,7 @@ void set_iterations(RunConfig& run) {
   } else if (o.time_budget || !run.paces.empty()) {
     iterations = kUnbounded;
   } else {
-    iterations = run.batches.empty()
-                     ? std::max<std::int64_t>(
-                           1, run.trained.steps +
-                                  (run.targets.tokens - run.trained.tokens) / run.tokens_per_step())
-                     : steps_of_tokens(run, static_cast<double>(run.targets.tokens));
+    iterations = steps_of_ratio(run);
     run.notes.push_back(fmt::format("{}{} (--target-param-data-ratio {})", kNote, iterations,
                                     o.target_param_data_ratio));
   }

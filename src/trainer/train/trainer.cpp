@@ -251,7 +251,7 @@ class RankTrainer {
   [[nodiscard]] double evaluation_seconds() const {
     if (evaluation_seconds_ > 0 || step_ == first_) return evaluation_seconds_;
     return expected_evaluation_seconds(captured_.evaluator.rows(),
-                                       config_.rows_before(step_) - config_.rows_before(first_),
+                                       tokens_.between(first_, step_) / config_.model.seq_len,
                                        seconds(Clock::now() - started_));
   }
 

@@ -45,7 +45,8 @@ TEST(Scaling, GoldenNumbersOfDepthTwelve) {
   EXPECT_EQ(run.scales.weight_decay, 1.0);
 }
 
-// As in nanochat's build_model_meta, whose 12-layer model also has the given ratio and head size.
+// nanochat's build_model_meta also builds its 12-layer reference model with the given aspect ratio
+// and head size.
 TEST(Scaling, FollowsTheAspectRatioAndTheHeadSize) {
   TrainOptions options;
   options.model.aspect_ratio = 32;

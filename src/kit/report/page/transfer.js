@@ -5,7 +5,7 @@ const transfers = JSON.parse(document.getElementById("transfers").textContent);
 
 function transferChart(transfer, index) {
   const fitted = transfer.depths.filter((each) => each.optimum);
-  const near = (each, value) => Math.abs(Math.log(value / each.optimum[0])) <= Math.log(4);
+  const near = (each, value) => Math.abs(Math.log(value / each.optimum[0])) <= Math.log(transfer.factor);
   const build = () => {
     const nearRuns = fitted.flatMap((each) => each.runs.filter(([value]) => near(each, value)));
     const top = 1.1 * Math.max(...nearRuns.map(([, y]) => y)), row = (i) => -0.07 * top * (i + 1);
