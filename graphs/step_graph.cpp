@@ -41,23 +41,13 @@ StepGraph::StepGraph(RankContext& rank, const model::GptConfig& config, const St
                            .dtype = DType::kBytes,
                            .category = MemoryCategory::kInput,
                            .lifespan = Lifespan::kRun})) {
-  const auto add = [&](std::int64_t begin, bool closes, std::int64_t micro_steps,
-                       std::int64_t repeats) {
-    Launch launch;
-    launch.opens = begin == 0;
-    launch.closes = closes;
-    launch.begin = begin;
-    launch.micro_steps = micro_steps;
-    launch.repeats = repeats;
-    launches_.push_back(std::move(launch));
-  };
   const bool loops = form_ == MicroSteps::kLoop;
   MUO_CHECK(!loops || !update.shards_weights());
-  const std::int64_t full_parts = loops ? 0 : (shape.accumulation - 1) / kMaxUnrolled;
-  const std::int64_t rest = shape.accumulation - full_parts * kMaxUnrolled;
-  if (full_parts >= 1) add(0, false, kMaxUnrolled, 1);
-  if (full_parts >= 2) add(kMaxUnrolled, false, kMaxUnrolled, full_parts - 1);
-  add(shape.accumulation - rest, true, rest, 1);
+  add_launches(shape.accumulation);
+  for (const std::int64_t rows : shape.smaller_steps)
+    if (const std::int64_t count = rows / shape.batch;
+        !loops && count < accumulation_ && !captures(count))
+      add_launches(count);
 
   const std::int64_t longest =
       loops ? shape.accumulation : std::min(shape.accumulation, kMaxUnrolled);
@@ -95,6 +85,27 @@ StepGraph::StepGraph(RankContext& rank, const model::GptConfig& config, const St
         model::Gpt::Size{
             .b = shape.batch, .t = config.seq_len, .backward = true, .recompute = shape.recompute},
         rotary, "micro." + std::to_string(i) + ".", arena));
+}
+
+void StepGraph::add_launches(std::int64_t step) {
+  const auto add = [&](std::int64_t begin, std::int64_t micro_steps, std::int64_t repeats) {
+    Launch launch;
+    launch.step = step;
+    launch.opens = begin == 0;
+    launch.closes = begin + micro_steps == step;
+    launch.begin = begin;
+    launch.micro_steps = micro_steps;
+    launch.repeats = repeats;
+    launches_.push_back(std::move(launch));
+  };
+  const std::int64_t full_parts = form_ == MicroSteps::kLoop ? 0 : (step - 1) / kMaxUnrolled;
+  if (full_parts >= 1) add(0, kMaxUnrolled, 1);
+  if (full_parts >= 2) add(kMaxUnrolled, kMaxUnrolled, full_parts - 1);
+  add(full_parts * kMaxUnrolled, step - full_parts * kMaxUnrolled, 1);
+}
+
+bool StepGraph::captures(std::int64_t step) const {
+  return std::ranges::find(launches_, step, &Launch::step) != launches_.end();
 }
 
 void StepGraph::set_micro_steps(std::int64_t count) {
@@ -169,14 +180,15 @@ void StepGraph::mark_phase(StepPhase phase) {
 void StepGraph::enqueue(const Launch& launch) {
   mark_phase(StepPhase::kBetween);
   if (launch.opens) {
-    open_ = update_.begin();
+    open_ = update_.begin(form_ == MicroSteps::kLoop ? 0 : accumulation_ - launch.step);
     mark_phase(StepPhase::kBegin);
   }
   if (form_ == MicroSteps::kLoop)
     enqueue_loop();
   else
     for (std::int64_t i = 0; i < launch.micro_steps; ++i) {
-      optim::ShardedStep::MicroStep updated = open_->micro_step(launch.begin + i);
+      optim::ShardedStep::MicroStep updated =
+          open_->micro_step(accumulation_ - launch.step + launch.begin + i);
       enqueue_micro_step({.gpt = static_cast<std::size_t>(i),
                           .inputs = inputs_.row(i),
                           .targets = targets_.row(i),
@@ -200,7 +212,7 @@ void StepGraph::warm_up() {
   const ProfileRange range(ProfileKind::kPhase, "warm-up");
   set_micro_steps(std::min<std::int64_t>(inputs_.shape[0], 2));
   for (const Launch& launch : launches_)
-    enqueue(launch);
+    if (launch.step == accumulation_) enqueue(launch);
   micro_steps_ = 0;  // the contents of memory are arbitrary afterwards
 }
 
@@ -213,12 +225,13 @@ void StepGraph::capture() {
 void StepGraph::run(Tensor inputs, Tensor targets, Event& copied) {
   const ProfileRange range(ProfileKind::kStep, ProfileRange::Payload{next_step_++}, "step");
   const std::int64_t count = inputs.shape[0];
-  MUO_CHECK(
-      count == accumulation_ || (form_ == MicroSteps::kLoop && 1 <= count && count < accumulation_),
-      count, " micro-steps in a step of ", accumulation_);
+  const bool loops = form_ == MicroSteps::kLoop;
+  MUO_CHECK(loops ? 1 <= count && count <= accumulation_ : captures(count), count,
+            " micro-steps in a step of ", accumulation_);
   set_micro_steps(count);
   std::int64_t begin = 0;
-  for (const Launch& launch : launches_)
+  for (const Launch& launch : launches_) {
+    if (!loops && launch.step != count) continue;
     for (std::int64_t i = 0; i < launch.repeats; ++i) {
       const std::int64_t end = std::min(begin + launch.micro_steps, count);
       if (rank_.interruption != nullptr && !rank_.compute.is_host()) check_interruption(launch);
@@ -233,6 +246,7 @@ void StepGraph::run(Tensor inputs, Tensor targets, Event& copied) {
       }
       begin = end;
     }
+  }
   behind_ = update_.leaves_replicas_behind();
 }
 

@@ -18,7 +18,9 @@ namespace muo::graphs {
 
 struct StepShape {
   std::int64_t batch = 1;         // rows per rank and micro-step
-  std::int64_t accumulation = 1;  // micro-steps per step
+  std::int64_t accumulation = 1;  // micro-steps of the largest step
+  // Rows per rank of smaller steps. Unrolled steps of each size have graphs of their own.
+  std::vector<std::int64_t> smaller_steps = {};
   model::Recompute recompute = {};
   bool timed = false;                          // measure the phases of the step
   std::optional<MicroSteps> micro_steps = {};  // empty: see StepGraph::form_of
@@ -53,7 +55,8 @@ class StepGraph {
   void warm_up();  // runs all captured calls once, eagerly, on arbitrary contents
   void capture();
   // Enqueues one step on compute. inputs, targets: (n, batch, seq_len) int32 in pinned memory, for
-  // n micro-steps: StepShape::accumulation or, with MicroSteps::kLoop, any number from 1 up to it.
+  // n micro-steps: those of StepShape or, with MicroSteps::kLoop, any number from 1 up to
+  // StepShape::accumulation.
   // `copied` is recorded when they may be overwritten, before the last replay.
   void run(Tensor inputs, Tensor targets, Event& copied);
   // Brings all replicas up to date, if the last step left that to the next one: call it before
@@ -65,7 +68,7 @@ class StepGraph {
 
   [[nodiscard]] std::vector<Graph*> graphs() const;  // captured graphs
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
-  // Number of replays of each of them per step, and of passes of their loops.
+  // Number of replays of each of them per step of its size, and of passes of their loops.
   struct Repeats {
     std::int64_t replays = 1;
     std::int64_t passes = 0;
@@ -80,6 +83,7 @@ class StepGraph {
  private:
   // A segment of micro-steps: the first one of a step opens it, the last one closes it.
   struct Launch {
+    std::int64_t step = 0;  // micro-steps of the step
     bool opens = false;
     bool closes = false;
     std::int64_t begin = 0;  // index of its first micro-step in the step, at the first repeat
@@ -99,6 +103,8 @@ class StepGraph {
     bool first = false;                                // of the step: overwrites gradients
     optim::ShardedStep::MicroStep* updated = nullptr;  // null: no waits, no reductions
   };
+  void add_launches(std::int64_t step);
+  [[nodiscard]] bool captures(std::int64_t step) const;
   void set_micro_steps(std::int64_t count);
   void enqueue(const Launch& launch);
   void enqueue_loop();
@@ -119,7 +125,7 @@ class StepGraph {
   PinnedTensor staged_batch_;
   Tensor batch_;                  // a Batch
   std::int64_t micro_steps_ = 0;  // in batch_; 0: not set
-  std::vector<Launch> launches_;
+  std::vector<Launch> launches_;  // of the largest step, then of the others
   std::vector<Tensor> weights_;
   std::vector<Tensor> gradients_;
   Tensor clock_;

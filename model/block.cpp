@@ -115,6 +115,7 @@ void attend_to_keys(Stream& stream, const BlockContext& block) {
 
 // a.attn_in <- norm(mixed from); a.x += attention(a.attn_in).
 void attend(Stream& stream, const BlockContext& block, Tensor from) {
+  const ProfileRange range(ProfileKind::kLayer, "attention");
   const WeightSource& w = block.weights;
   const BlockActivations& a = block.act;
   const BlockParams& p = block_params(block);
@@ -169,6 +170,28 @@ void norm_for_mlp(Stream& stream, const BlockActivations& a) {
   rms_norm(stream, {.y = a.mlp_in, .rstd = a.mlp_rstd, .x = a.x});
 }
 
+// flow.dx <- gradient before the MLP, from that behind it.
+void mlp_backward(Stream& stream, const BlockContext& block, const GradientActivations& flow,
+                  const GradientSink& sink) {
+  const ProfileRange range(ProfileKind::kLayer, "mlp");
+  const WeightSource& w = block.weights;
+  const BlockActivations& a = block.act;
+  const BlockParams& p = block_params(block);
+  weight_gradient(stream, p.mlp_proj, flow.dx, a.hidden, sink);
+  if (block.config.fused_products) {
+    gemm_relu_squared_backward(
+        stream, {.dx = flow.dhidden, .dy = flow.dx, .w = w.use(p.mlp_proj), .y = a.hidden});
+  } else {
+    input_gradient(stream, flow.dhidden, flow.dx, w.use(p.mlp_proj), false);
+    relu_squared_backward(stream, {.dx = flow.dhidden, .dy = flow.dhidden, .y = a.hidden});
+  }
+  weight_gradient(stream, p.c_fc, flow.dhidden, a.mlp_in, sink);
+  input_gradient(stream, flow.dnormed, flow.dhidden, w.use(p.c_fc), false);
+  rms_norm_backward(
+      stream,
+      {.dx = flow.dx, .dy = flow.dnormed, .y = a.mlp_in, .rstd = a.mlp_rstd, .accumulate = true});
+}
+
 // Gradients of the value embeddings and of their gates, which also read the normed input.
 void value_gradients(Stream& stream, const BlockContext& block, const GradientActivations& flow,
                      const GradientSink& sink) {
@@ -210,6 +233,7 @@ void weight_gradient(Stream& stream, std::size_t param, Tensor dy, Tensor x,
 void block_forward(Stream& stream, const BlockContext& block, Tensor from) {
   const ProfileRange range(ProfileKind::kLayer, "block ", block.layer, " forward");
   attend(stream, block, from);
+  const ProfileRange mlp(ProfileKind::kLayer, "mlp");
   norm_for_mlp(stream, block.act);
   expand(stream, block);
   linear_residual(stream, block, block.act.x, block.act.hidden, block_params(block).mlp_proj);
@@ -228,23 +252,11 @@ void block_recompute(Stream& stream, const BlockContext& block, Tensor from, Rec
 void block_backward(Stream& stream, const BlockContext& block, Tensor from,
                     const GradientActivations& flow, const GradientSink& sink) {
   const ProfileRange range(ProfileKind::kLayer, "block ", block.layer, " backward");
+  mlp_backward(stream, block, flow, sink);
+  const ProfileRange attention(ProfileKind::kLayer, "attention");
   const WeightSource& w = block.weights;
   const BlockActivations& a = block.act;
   const BlockParams& p = block_params(block);
-
-  weight_gradient(stream, p.mlp_proj, flow.dx, a.hidden, sink);
-  if (block.config.fused_products) {
-    gemm_relu_squared_backward(
-        stream, {.dx = flow.dhidden, .dy = flow.dx, .w = w.use(p.mlp_proj), .y = a.hidden});
-  } else {
-    input_gradient(stream, flow.dhidden, flow.dx, w.use(p.mlp_proj), false);
-    relu_squared_backward(stream, {.dx = flow.dhidden, .dy = flow.dhidden, .y = a.hidden});
-  }
-  weight_gradient(stream, p.c_fc, flow.dhidden, a.mlp_in, sink);
-  input_gradient(stream, flow.dnormed, flow.dhidden, w.use(p.c_fc), false);
-  rms_norm_backward(
-      stream,
-      {.dx = flow.dx, .dy = flow.dnormed, .y = a.mlp_in, .rstd = a.mlp_rstd, .accumulate = true});
 
   weight_gradient(stream, p.attn_proj, flow.dx, rows_of(a.attn_out), sink);
   input_gradient(stream, rows_of(flow.dattn_out), flow.dx, w.use(p.attn_proj), false);

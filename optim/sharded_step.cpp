@@ -126,8 +126,9 @@ void ShardedStep::allocate_squares(Arena& arena) {
 
 Tensor ShardedStep::first_nonfinite() const { return totals_.row(kRankIndices + rank_.rank); }
 
-ShardedStep::OpenStep ShardedStep::begin() {
+ShardedStep::OpenStep ShardedStep::begin(std::int64_t first_micro_step) {
   const ProfileRange range(ProfileKind::kPhase, "begin");
+  first_micro_step_ = first_micro_step;
   if (!gathered_first_.empty()) order(rank_.compute, *begun_, rank_.comm);
   for (const std::size_t b : gathered_first_) {
     clock_.busy(rank_.comm, [&] { buckets_[b].tensors->publish(rank_.comm); });
@@ -174,7 +175,7 @@ void ShardedStep::expect_gradients() {
 }
 
 void ShardedStep::begin_micro_step(std::int64_t index) {
-  MUO_CHECK(0 <= index && index < plan_.micro_steps, "micro-step ", index, " of ",
+  MUO_CHECK(first_micro_step_ <= index && index < plan_.micro_steps, "micro-step ", index, " of ",
             plan_.micro_steps);
   if (weights_)
     weights_->begin(
@@ -256,7 +257,7 @@ void ShardedStep::reduce(BucketState& bucket, Tag tag) {
   rank_.comm.wait(*bucket.ready);
   const bool last = is_last_reduction();
   if (!last) tag += static_cast<Tag>(micro_step_) * plan_.tags_of_reductions();
-  const bool first = micro_step_ == 0 || !reduces_every_micro_step_;
+  const bool first = micro_step_ == first_micro_step_ || !reduces_every_micro_step_;
   clock_.busy(rank_.comm, [&] { bucket.tensors->reduce(rank_.comm, tag, first); });
   bucket.open = false;
   rank_.comm.record(*bucket.reduced);

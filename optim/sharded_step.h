@@ -90,8 +90,9 @@ class ShardedStep {
   // Zeroes all gradients, on compute, so that every micro-step may accumulate.
   void zero_gradients();
 
-  // Begins a step: computes its scalars on compute. At most one step may be open at a time.
-  [[nodiscard]] OpenStep begin();
+  // Begins a step: computes its scalars on compute. At most one step may be open at a time. A
+  // smaller step begins at a later micro-step of the plan and leaves out those before.
+  [[nodiscard]] OpenStep begin(std::int64_t first_micro_step = 0);
   // Begins a pass between steps; requires shards_weights(). Its gathers have tags from `first` on.
   [[nodiscard]] ForwardPass begin_forward_pass(Tag first);
   // Whether the gradients of each micro-step are reduced. The backward pass then overwrites
@@ -179,7 +180,7 @@ class ShardedStep {
   std::vector<BucketCall> calls_;       // for the last micro-step
   std::vector<BucketCall> reductions_;  // for other micro-steps
   std::size_t next_call_ = 0;
-  std::int64_t micro_step_ = 0;
+  std::int64_t first_micro_step_ = 0, micro_step_ = 0;
   std::vector<bool> needed_;              // weights needed in this step
   std::vector<bool> announced_;           // gradients announced in this step
   std::ptrdiff_t exchanged_bucket_ = -1;  // exchanged, but not computed yet; -1: none
@@ -190,7 +191,7 @@ class ShardedStep {
 // A step from begin() to finish(), which may be in several graphs. The ShardedStep must outlive it.
 class ShardedStep::OpenStep {
  public:
-  // Begins micro-step `index` of the plan, counted from 0, after the previous one is complete.
+  // Begins micro-step `index` of the plan, after the previous one, if any, is complete.
   [[nodiscard]] MicroStep micro_step(std::int64_t index);
   // Begins the last micro-step, whose gradients are reduced, if the others make no calls.
   [[nodiscard]] MicroStep last_micro_step();

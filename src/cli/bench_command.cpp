@@ -92,6 +92,7 @@ kit::StepTimes measure(trainer::RunConfig run, std::int64_t steps, bool graph, b
   if (run.group.is_first())
     say(stderr, fmt::format("{}{}: {:.3f} ms a step\n", graph ? "replayed" : "eager",
                             timed ? ", timed by phase" : "", times.step * 1e3));
+  if (!times.timeline.empty()) say(stderr, times.timeline + "\n");
   return times;
 }
 

@@ -205,6 +205,10 @@ constexpr std::array kCommands = {
            "compare runs/lr_*_seed_*\n"
            "compare sweeps/my_sweep"},
           parse_simple<trainer::CompareOptions>},
+    Entry{{"timeline", "show where the time of steps went, from a file of train --timeline",
+           "timeline step.json\n"
+           "timeline step.json --json"},
+          parse_simple<trainer::TimelineOptions>},
     Entry{{"checkpoint", "import, export, inspect or verify checkpoints"}, nullptr, kCheckpoint},
     Entry{{"tokenize", "tokenize text into shards for training",
            "tokenize my_text/ --tokenizer tokenizer.json --out shards\n"

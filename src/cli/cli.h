@@ -12,12 +12,14 @@ namespace muo::cli {
 struct Answer {
   std::string text;
 };
-using Command = std::variant<
-    trainer::TrainOptions, trainer::SweepOptions, trainer::EvalOptions, trainer::SampleOptions,
-    trainer::PlanOptions, trainer::BenchOptions, trainer::DoctorOptions, trainer::ImportOptions,
-    trainer::ExportOptions, trainer::InspectOptions, trainer::VerifyOptions, trainer::ReportOptions,
-    trainer::CompareOptions, trainer::TokenizeOptions, trainer::TrainTokenizerOptions,
-    trainer::EncodeOptions, trainer::DecodeOptions, trainer::ConvertTokenizerOptions, Answer>;
+using Command =
+    std::variant<trainer::TrainOptions, trainer::SweepOptions, trainer::EvalOptions,
+                 trainer::SampleOptions, trainer::PlanOptions, trainer::BenchOptions,
+                 trainer::DoctorOptions, trainer::ImportOptions, trainer::ExportOptions,
+                 trainer::InspectOptions, trainer::VerifyOptions, trainer::ReportOptions,
+                 trainer::CompareOptions, trainer::TimelineOptions, trainer::TokenizeOptions,
+                 trainer::TrainTokenizerOptions, trainer::EncodeOptions, trainer::DecodeOptions,
+                 trainer::ConvertTokenizerOptions, Answer>;
 
 // `arguments` excludes the program's name. Throws InputError for anything invalid.
 Command parse_command_line(std::span<const char* const> arguments);
@@ -43,6 +45,8 @@ int run_command(const trainer::VerifyOptions& options);
 int run_command(const trainer::ReportOptions& options);
 // Tells whether held-out losses of runs differ by more than chance (kit/sweep/comparison.h).
 int run_command(const trainer::CompareOptions& options);
+// Prints where the time of recorded steps went (kit/bench/timeline_report.h).
+int run_command(const trainer::TimelineOptions& options);
 // Writes text as token shards (data/shards.h), with a manifest (data/shard_manifest.h).
 int run_command(const trainer::TokenizeOptions& options);
 // Tokenizers (data/tokenizer.h). These train one; print the ids of each text on a line; print the

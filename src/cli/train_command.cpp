@@ -58,6 +58,7 @@ void check_files(const trainer::TrainOptions& options) {
       throw InputError("--graph-dot: with --graph off there is no graph to write");
     require_writable("--graph-dot", options.run.graph_dot);
   }
+  if (!options.run.timeline.empty()) require_writable("--timeline", options.run.timeline);
   if (!options.numbers.gemm_table.empty())
     require_writable("--gemm-table", options.numbers.gemm_table);
   if (!options.run.result.empty() && options.run.result != "-")
@@ -276,8 +277,14 @@ int train(const trainer::TrainOptions& options, const trainer::LaunchedWorld* wo
   trainer::Logger& logger = files.logger;
   const trainer::StopSignal signals;
   note_start(logger, config, corpus, planned.memory, files.opened, world, peak);
-  trainer::TrainingRun run{
-      .config = config, .corpus = corpus, .files = files, .signal = signals.number()};
+  std::optional<Timeline> timeline;
+  if (!config.options.run.timeline.empty())
+    timeline.emplace(config.options.run.timeline, processes);
+  trainer::TrainingRun run{.config = config,
+                           .corpus = corpus,
+                           .files = files,
+                           .signal = signals.number(),
+                           .timeline = timeline ? &*timeline : nullptr};
   const trainer::OnStop stop([&](int signal) {
     logger.note(trainer::stop_note(signal, "a checkpoint of the steps so far"));
     run.interrupt();
@@ -298,6 +305,7 @@ int train(const trainer::TrainOptions& options, const trainer::LaunchedWorld* wo
   note_all(logger, tuning.take_notes(), trainer::Verbosity::kUsual);
   if (processes != nullptr) processes->leave();
   if (first) {
+    if (timeline && !timeline->is_written()) logger.note(timeline->note());
     logger.summary();
     logger.note("run directory: " + directory.root.string(), trainer::Verbosity::kQuiet);
     logger.note(next_commands(config, directory, run.decided.stop == 0));

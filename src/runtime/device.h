@@ -19,8 +19,6 @@ class Buffer {
 
 inline constexpr std::int64_t kAlignment = 256;  // as cudaMalloc; enough for 128-bit loads and TMA
 
-enum class StreamPriority : std::uint8_t { kNormal, kHigh, kLow };
-
 // One device, as seen by the one thread that drives it.
 class Device {
  public:

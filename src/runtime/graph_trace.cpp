@@ -119,6 +119,62 @@ const GraphTrace::Loop* loop_of(const GraphTrace& trace, std::size_t node) {
   return nullptr;
 }
 
+std::vector<std::int32_t> ranges_around(const GraphTrace& trace, const GraphTrace::Node& node) {
+  std::vector<std::int32_t> out;
+  for (std::int32_t at = node.range; at >= 0; at = trace.ranges[static_cast<std::size_t>(at)].outer)
+    out.push_back(at);
+  std::ranges::reverse(out);
+  return out;
+}
+
+std::string_view phase_of(const GraphTrace& trace, const GraphTrace::Node& node) {
+  std::string_view phase;
+  for (const std::int32_t at : ranges_around(trace, node))
+    if (const GraphTrace::Range& range = trace.ranges[static_cast<std::size_t>(at)];
+        range.kind == ProfileKind::kPhase)
+      phase = std::string_view(range.name).substr(0, range.name.find(' '));
+  return phase;
+}
+
+std::string name_of(const GraphTrace::Range& range) {
+  return range.number && range.kind != ProfileKind::kCollective
+             ? concat(range.name, " ", *range.number)
+             : range.name;
+}
+
+std::string path_of(const GraphTrace& trace, const GraphTrace::Node& node) {
+  std::string out;
+  for (const std::int32_t at : ranges_around(trace, node))
+    out += concat(out.empty() ? "" : " > ", name_of(trace.ranges[static_cast<std::size_t>(at)]));
+  return out;
+}
+
+std::string_view lane_of(StreamPriority stream) {
+  return stream == StreamPriority::kNormal ? "compute"
+         : stream == StreamPriority::kHigh ? "comm"
+                                           : "update";
+}
+
+double accessed_bytes(const GraphTrace::Node& node) {
+  double bytes = 0;
+  for (const Access& access : node.accesses)
+    bytes += static_cast<double>(access.bytes) * (access.reads_too ? 2 : 1);
+  return bytes;
+}
+
+// A product of bf16 operands may have an fp32 result.
+NodeWork work_of(const GraphTrace::Node& node) {
+  NodeWork out{.name = node.name.substr(0, node.name.find(" #")),
+               .shape = node.cost.shape,
+               .flops = node.cost.flops,
+               .bytes = node.cost.bytes > 0 ? node.cost.bytes : accessed_bytes(node)};
+  if (!node.accesses.empty()) out.dtype = node.accesses.front().dtype;
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    if (std::ranges::find(node.accesses, dtype, &Access::dtype) != node.accesses.end())
+      out.dtype = dtype;
+  return out;
+}
+
 void check_races(const GraphTrace& trace) { RaceFinder(trace).run(); }
 
 std::string trace_dot(const GraphTrace& trace) {
@@ -126,7 +182,9 @@ std::string trace_dot(const GraphTrace& trace) {
   std::string edges;
   for (std::size_t i = 0; i < trace.nodes.size(); ++i) {
     const GraphTrace::Node& node = trace.nodes[i];
-    columns[node.stream] += concat("    n", i, " [label=\"", i, " ", node.name, "\"];\n");
+    columns[node.stream] +=
+        concat("    n", i, " [label=\"", i, " ", node.name, node.cost.shape.empty() ? "" : " ",
+               node.cost.shape, "\\n", path_of(trace, node), "\"];\n");
     for (const std::uint32_t before : node.after)
       edges += concat("  n", before, " -> n", i, ";\n");
   }
@@ -135,8 +193,9 @@ std::string trace_dot(const GraphTrace& trace) {
                     " [style=dashed, label=\"next pass\", constraint=false];\n");
   std::string out = "digraph step {\n  node [shape=box];\n";
   for (const auto& [stream, nodes] : columns)
-    out += concat("  subgraph cluster_", stream, " {\n    label=\"stream ", stream, "\";\n", nodes,
-                  "  }\n");
+    out +=
+        concat("  subgraph cluster_", stream, " {\n    label=\"",
+               lane_of(trace.streams[static_cast<std::size_t>(stream)]), "\";\n", nodes, "  }\n");
   return out + edges + "}\n";
 }
 

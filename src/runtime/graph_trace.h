@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/stream.h"
@@ -37,14 +38,35 @@ class TraceOrder {
 // The loop that contains the node, or null.
 const GraphTrace::Loop* loop_of(const GraphTrace& trace, std::size_t node);
 
+// Ranges around the node, the outermost first.
+std::vector<std::int32_t> ranges_around(const GraphTrace& trace, const GraphTrace::Node& node);
+// First word of the name of the innermost kPhase range around the node; empty if there is none.
+std::string_view phase_of(const GraphTrace& trace, const GraphTrace::Node& node);
+// "micro-step 0 > backward > block 5 backward".
+std::string path_of(const GraphTrace& trace, const GraphTrace::Node& node);
+std::string name_of(const GraphTrace::Range& range);  // with its number
+std::string_view lane_of(StreamPriority stream);      // "compute", "comm" or "update"
+
+// One execution of a node.
+struct NodeWork {
+  std::string name;             // "gemm"; of a collective without its tag
+  std::string shape;            // as in Cost
+  DType dtype = DType::kBytes;  // the lowest precision of its tensors
+  double flops = 0;             // 0: bound by memory
+  double bytes = 0;
+};
+NodeWork work_of(const GraphTrace::Node& node);
+// Bytes of all accesses of the node; a tensor that is read and written counts twice.
+double accessed_bytes(const GraphTrace::Node& node);
+
 // Throws Error that names both nodes and the bytes if two nodes access the same bytes, at least one
 // writes, and no path of dependencies orders them: a missing event (FastTrack, Flanagan & Freund
 // 2009, with one clock per stream).
 void check_races(const GraphTrace& trace);
 
-// The graph in Graphviz' language: one node per task, with its number and name, in a cluster per
-// stream; edges from each node to those that wait for it, and a dashed one from the end of a loop's
-// pass to the beginning of the next.
+// The graph in Graphviz' language: one node per task, with its number, name, shape and path, in a
+// cluster per stream; edges from each node to those that wait for it, and a dashed one from the end
+// of a loop's pass to the beginning of the next.
 std::string trace_dot(const GraphTrace& trace);
 
 }  // namespace muo

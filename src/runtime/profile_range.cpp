@@ -1,13 +1,7 @@
 #include "runtime/profile_range.h"
 
-namespace muo {
-
-std::string_view& ProfileRange::current_phase() noexcept {
-  thread_local std::string_view phase;
-  return phase;
-}
-
-}  // namespace muo
+#include <utility>
+#include <vector>
 
 #ifdef MUO_NVTX
 
@@ -69,24 +63,22 @@ Domain& domain() noexcept {
 
 bool profiled() noexcept { return domain().handle() != nullptr; }
 
-void ProfileRange::open(ProfileKind kind, const Payload* payload, const std::string& name) {
+static void push(ProfileKind kind, std::optional<std::int64_t> number, const std::string& name) {
   nvtxEventAttributes_t range{};
   range.version = NVTX_VERSION;
   range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
   range.category = category_of(kind);
   range.colorType = NVTX_COLOR_ARGB;
   range.color = kLooks.at(static_cast<std::size_t>(kind)).argb;
-  if (payload != nullptr) {
+  if (number) {
     range.payloadType = NVTX_PAYLOAD_TYPE_INT64;
-    range.payload.llValue = payload->value;
+    range.payload.llValue = *number;
   }
   range.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
   range.message.registered = domain().registered(name);
   nvtxDomainRangePushEx(domain().handle(), &range);
-  open_ = true;
 }
-
-void ProfileRange::close() noexcept { nvtxDomainRangePop(domain().handle()); }
+static void pop() noexcept { nvtxDomainRangePop(domain().handle()); }
 
 }  // namespace muo
 
@@ -95,10 +87,62 @@ void ProfileRange::close() noexcept { nvtxDomainRangePop(domain().handle()); }
 namespace muo {
 
 bool profiled() noexcept { return false; }
-void ProfileRange::open(ProfileKind /*kind*/, const Payload* /*payload*/,
-                        const std::string& /*name*/) {}
-void ProfileRange::close() noexcept {}
+static void push(ProfileKind /*kind*/, std::optional<std::int64_t> /*number*/,
+                 const std::string& /*name*/) {}
+static void pop() noexcept {}
 
 }  // namespace muo
 
 #endif
+
+namespace muo {
+
+struct ProfileRange::Thread {
+  int named = 0;  // Named objects
+  Observer* observer = nullptr;
+  std::vector<Open> open;
+  std::uint64_t next_id = 0;
+};
+
+ProfileRange::Thread& ProfileRange::thread() noexcept {
+  thread_local Thread the_thread;
+  return the_thread;
+}
+
+bool ProfileRange::is_visible() noexcept { return profiled() || thread().named > 0; }
+
+void ProfileRange::open(ProfileKind kind, std::optional<std::int64_t> number, std::string name) {
+  Thread& own = thread();
+  if (profiled()) {
+    push(kind, number, name);
+    profiled_ = true;
+  }
+  if (own.named == 0) return;
+  own.open.push_back(
+      {.id = own.next_id++, .kind = kind, .name = std::move(name), .number = number});
+  named_ = true;
+  if (own.observer != nullptr) own.observer->begins(own.open.back());
+}
+
+void ProfileRange::close() noexcept {
+  if (named_) {
+    Thread& own = thread();
+    if (own.observer != nullptr) own.observer->ends();
+    own.open.pop_back();
+  }
+  if (profiled_) pop();
+}
+
+ProfileRange::Named::Named(Observer* observer) : outer_(thread().observer) {
+  ++thread().named;
+  if (observer != nullptr) thread().observer = observer;
+}
+
+ProfileRange::Named::~Named() {
+  --thread().named;
+  thread().observer = outer_;
+}
+
+std::span<const ProfileRange::Open> ProfileRange::open() { return thread().open; }
+
+}  // namespace muo

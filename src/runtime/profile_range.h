@@ -1,9 +1,9 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
-#include <string_view>
 
 #include "base/check.h"
 
@@ -13,12 +13,12 @@ namespace muo {
 enum class ProfileKind : std::uint8_t { kStep, kLaunch, kPhase, kLayer, kCollective };
 
 // True if a profiler that reads NVTX, such as Nsight Systems, is attached to this process.
-// Otherwise, or in a build without NVTX's headers, a ProfileRange costs no more than this check:
-// its name is not built.
 [[nodiscard]] bool profiled() noexcept;
 
 // A range in the NVTX domain `muograph`, from construction to the scope's end, on the calling
 // thread's row. It measures the host's work: for an enqueued or captured operation, its enqueueing.
+// Without a profiler, or NVTX's headers, and without Named it costs no more than the check: its
+// name is not built.
 class ProfileRange {
  public:
   struct Payload {  // a number shown beside the name, so that names can be equal
@@ -26,51 +26,64 @@ class ProfileRange {
   };
 
   template <class... Parts>
-  requires(sizeof...(Parts) > 0) explicit ProfileRange(ProfileKind kind, const Parts&... name)
-      : outer_phase_(enter(kind, name...)) {
-    if (profiled()) [[unlikely]]
-      open(kind, nullptr, concat(name...));
+  requires(sizeof...(Parts) > 0) explicit ProfileRange(ProfileKind kind, const Parts&... name) {
+    if (is_visible()) [[unlikely]]
+      open(kind, std::nullopt, concat(name...));
   }
   template <class... Parts>
   requires(sizeof...(Parts) > 0)
-      ProfileRange(ProfileKind kind, Payload payload, const Parts&... name)
-      : outer_phase_(enter(kind, name...)) {
-    if (profiled()) [[unlikely]]
-      open(kind, &payload, concat(name...));
+      ProfileRange(ProfileKind kind, Payload payload, const Parts&... name) {
+    if (is_visible()) [[unlikely]]
+      open(kind, payload.value, concat(name...));
   }
   ~ProfileRange() {
-    current_phase() = outer_phase_;
-    if (open_) [[unlikely]]
+    if (profiled_ || named_) [[unlikely]]
       close();
   }
   ProfileRange(const ProfileRange&) = delete;
   ProfileRange& operator=(const ProfileRange&) = delete;
 
-  // Phase of the work that the calling thread enqueues: the first word of the innermost kPhase
-  // range's name, with or without a profiler; empty outside of phases.
-  [[nodiscard]] static std::string_view phase() { return current_phase(); }
+  // An open range of a thread.
+  struct Open {
+    std::uint64_t id = 0;  // of all ranges of the thread
+    ProfileKind kind = ProfileKind::kPhase;
+    std::string name;
+    std::optional<std::int64_t> number;  // its payload
+  };
+
+  // Sees ranges on their thread.
+  class Observer {
+   public:
+    virtual ~Observer() = default;
+    virtual void begins(const Open& range) = 0;
+    virtual void ends() = 0;  // of the innermost one that has begun
+  };
+
+  // While it exists, new ranges of the calling thread are in open(), without a profiler too, and
+  // `observer`, unless it is null, sees them. They end before it does.
+  class Named {
+   public:
+    explicit Named(Observer* observer = nullptr);
+    ~Named();
+    Named(const Named&) = delete;
+    Named& operator=(const Named&) = delete;
+
+   private:
+    Observer* const outer_;
+  };
+  // Open ranges of the calling thread, the outermost first.
+  [[nodiscard]] static std::span<const Open> open();
 
  private:
-  // Names of phases begin with a string literal, whose first word is kept by reference. Returns the
-  // outer phase.
-  template <std::size_t N, class... Rest>
-  static std::string_view enter(ProfileKind kind, const char (&first)[N], const Rest&... /*rest*/) {
-    const std::string_view outer = current_phase();
-    const std::string_view name(first, N - 1);
-    if (kind == ProfileKind::kPhase) current_phase() = name.substr(0, name.find(' '));
-    return outer;
-  }
-  template <class... Parts>
-  static std::string_view enter(ProfileKind /*kind*/, const Parts&... /*name*/) {
-    return current_phase();
-  }
-  [[nodiscard]] static std::string_view& current_phase() noexcept;
+  struct Thread;
+  [[nodiscard]] static Thread& thread() noexcept;
+  [[nodiscard]] static bool is_visible() noexcept;
 
-  void open(ProfileKind kind, const Payload* payload, const std::string& name);
-  static void close() noexcept;
+  void open(ProfileKind kind, std::optional<std::int64_t> number, std::string name);
+  void close() noexcept;
 
-  const std::string_view outer_phase_;
-  bool open_ = false;
+  bool profiled_ = false;  // a profiler sees it
+  bool named_ = false;     // it is in open()
 };
 
 }  // namespace muo

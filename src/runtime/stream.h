@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/profile_range.h"
 #include "runtime/tensor.h"
 
 struct CUstream_st;  // keeps CUDA headers out of backend-neutral code
@@ -36,15 +38,24 @@ struct Cost {
   double bytes = 0;        // bytes moved; 0: every access once
 };
 
+enum class StreamPriority : std::uint8_t { kNormal, kHigh, kLow };
+
 // Record of a capture, on either backend, in capture order (which is a topological order).
 struct GraphTrace {
+  // A ProfileRange of the capture. Equal names in different places are different ranges.
+  struct Range {
+    ProfileKind kind = ProfileKind::kPhase;
+    std::string name;
+    std::optional<std::int64_t> number;
+    std::int32_t outer = -1;  // index of the range around it; -1: none
+  };
   struct Node {
     std::string name;
     int stream = 0;                    // index of the stream within this capture
     std::vector<std::uint32_t> after;  // nodes that must have run, ascending
     std::vector<Access> accesses;
     Cost cost = {};
-    std::string_view phase = {};  // ProfileRange::phase() when it was enqueued
+    std::int32_t range = -1;  // index of the innermost range in which it was enqueued; -1: none
   };
   // Nodes [begin, end), which are one pass of a loop. The node before them sets the loop's counter
   // to 0; the last of them adds 1 to it.
@@ -53,7 +64,9 @@ struct GraphTrace {
     std::uint32_t end = 0;
   };
   std::vector<Node> nodes;
-  std::vector<Loop> loops;  // in order, disjoint
+  std::vector<Loop> loops;              // in order, disjoint
+  std::vector<Range> ranges;            // a range follows the one around it
+  std::vector<StreamPriority> streams;  // by index of the stream
 };
 
 // Counter of a loop: int64 scalars in device memory.
@@ -62,11 +75,13 @@ struct LoopCounter {
   Tensor count;   // passes to make
 };
 
-// Time of a node's replays, in seconds.
-struct NodeTime {
-  std::int64_t calls = 0;
-  double wall = 0;
-  double thread = 0;  // CPU time of the device's thread; the rest was waiting
+// Sees each node of a graph's replays, on the thread that replays. Times are in seconds of the
+// steady clock.
+class NodeObserver {
+ public:
+  virtual ~NodeObserver() = default;
+  // `thread`: CPU seconds of the device's thread; the rest was waiting.
+  virtual void ran(std::uint32_t node, double begin, double end, double thread) = 0;
 };
 
 class Event {
@@ -82,10 +97,9 @@ class Graph {
   [[nodiscard]] virtual const GraphTrace& trace() const = 0;
   // Writes nodes and dependencies for Graphviz. Throws Error.
   virtual void write_dot(const std::string& path) const = 0;
-  // Makes replays add up the time of each node, from zero. False if the backend does not support
-  // it.
-  virtual bool time_nodes() { return false; }
-  [[nodiscard]] virtual std::span<const NodeTime> node_times() const { return {}; }  // by node
+  // Shows the nodes of later replays to `observer`, which must outlive them, or, if it is null, to
+  // none. False if the backend does not support it.
+  virtual bool observe(NodeObserver* /*observer*/) { return false; }
 };
 
 // An in-order queue of work on one device. Not thread-safe: used by one thread.

@@ -85,6 +85,8 @@ trainer::RunConfig toy_config(const ToyTraining& run) {
                  .recompute = run.recompute,
                  .timed = run.timed,
                  .micro_steps = run.micro_steps};
+  for (const std::int64_t count : run.ramp)
+    config.step.smaller_steps.push_back(count * config.step.batch);
   MUO_CHECK(config.rows_per_step() == run.rows, "world ", run.world, ", accumulation ",
             run.accumulation);
   config.hyper = optim::make_hyper_parameters(

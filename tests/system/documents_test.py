@@ -29,6 +29,7 @@ RUN_ELSEWHERE = {
     "report --follow": "tests/system/follow_test.cpp",
     "muograph report": "tests/system/report_test.cpp",
     "muograph compare": "tests/system/sweep_test.cpp",
+    "muograph timeline": "tests/system/timeline_test.cpp",
     "muograph sweep --resume": "tests/system/sweep_test.cpp",
     "--transfer-to": "tests/system/sweep_test.cpp",
     "--process-per-device": "tests/system/processes_test.cpp",

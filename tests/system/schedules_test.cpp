@@ -21,19 +21,23 @@ using testing::HasSubstr;
 class BatchRamp : public Training {
  protected:
   static constexpr const char* kRamp = "256@0,768@3,1536@0.7";  // 0.7 of 10 steps: 7
-  static constexpr const char* kSame = " --device-batch-size 4 --num-iterations 10 --save-every 1";
+  static constexpr const char* kSame = " --device-batch-size 2 --num-iterations 10 --save-every 1";
 };
 
 // Rates, rows, counts and the state are those of three runs, each with one batch, of which the
 // second and the third resume the one before.
 TEST_F(BatchRamp, IsBitwiseTheRunsOfEachBatch) {
-  for (const std::string devices : {" --devices 1", " --devices 2"}) {
+  int runs = 0;
+  for (const std::string devices :
+       {" --devices 1 --graph-micro-steps loop", " --devices 2 --graph-micro-steps loop",
+        " --devices 2 --graph-micro-steps unrolled", " --devices 2 --shard gradients",
+        " --devices 2 --shard weights"}) {
     const std::string more = kSame + devices;
-    const std::string ramp = "ramp" + devices.substr(devices.size() - 1);
+    const std::string ramp = fmt::format("ramp{}", runs++);
     const Outcome outcome = train(ramp, fmt::format("--total-batch-size {}{}", kRamp, more));
     EXPECT_THAT(outcome.out, HasSubstr("step: 256 to 1536 tokens"));
     const auto part = [&](const std::string& name, const std::string& from, int tokens) {
-      train(name, fmt::format("--total-batch-size {}{} --graph-micro-steps loop{}", tokens, more,
+      train(name, fmt::format("--total-batch-size {}{}{}", tokens, more,
                               from.empty() ? "" : " --resume " + path(from).string()));
     };
     const std::string first = ramp + "-a", second = ramp + "-b", third = ramp + "-c";

@@ -13,7 +13,9 @@
 #include "graphs/run_state.h"
 #include "kit/bench/gather_ranks.h"
 #include "runtime/comm/collective.h"
+#include "runtime/graph_trace.h"
 #include "runtime/memory/memory_plan.h"
+#include "runtime/timeline.h"
 
 namespace muo {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PowerUse, devices, seconds, joules, clock_mhz, limit_watts)
@@ -75,7 +77,8 @@ class Steps {
       rank_.compute.zero(state_.step.clock());
       if (rank_.compute.is_host())
         for (Graph* graph : state_.step.graphs())
-          graph->time_nodes();
+          graph->observe(
+              node_times_.emplace_back(std::make_unique<NodeTimes>(graph->trace())).get());
     }
     rank_.wait(rank_.compute);
     rank_.barrier.arrive({}, "before the steps");
@@ -92,9 +95,20 @@ class Steps {
 
   [[nodiscard]] std::vector<OperationTime> operations() const {
     std::vector<OperationTime> rows;
-    for (const Graph* graph : state_.step.graphs())
-      if (!graph->node_times().empty()) add_operations(rows, graph->trace(), graph->node_times());
+    for (const std::unique_ptr<NodeTimes>& times : node_times_)
+      times->add_to(rows);
     return rows;
+  }
+
+  void record(Timeline& timeline) {
+    {
+      StepRecorder recorder(rank_.rank, state_.step.graphs());
+      recorder.begin_step(0, false);
+      enqueue();
+      rank_.wait(rank_.compute);
+      timeline.add(recorder.take(false));
+    }
+    rank_.barrier.arrive([&] { timeline.write(); }, "the timeline");
   }
 
   [[nodiscard]] PhaseClock clock() {
@@ -113,16 +127,8 @@ class Steps {
   std::unique_ptr<Buffer> pinned_;
   std::int32_t* tokens_;
   std::unique_ptr<Event> copied_;
+  std::vector<std::unique_ptr<NodeTimes>> node_times_;  // by graph, if they are observed
 };
-
-// Returns the lowest precision among the node's tensors, because a product of bf16 operands may
-// have an fp32 result.
-DType dtype_of_node(const GraphTrace::Node& node) {
-  for (const DType dtype : {DType::kBF16, DType::kF32})
-    if (std::ranges::find(node.accesses, dtype, &Access::dtype) != node.accesses.end())
-      return dtype;
-  return node.accesses.empty() ? DType::kBytes : node.accesses.front().dtype;
-}
 
 void add(std::vector<OperationTime>& rows, const OperationTime& more) {
   for (OperationTime& row : rows)
@@ -143,6 +149,9 @@ StepTimes measure_steps(const trainer::RunConfig& config, std::int64_t steps) {
   const RankRange here = config.group.local();
   std::vector<double> began(static_cast<std::size_t>(here.count)), done(began.size());
   std::vector<PowerUse> power(times.launch.size());  // of a process's devices, at its first rank
+  std::optional<Timeline> timeline;
+  if (const std::string& file = config.options.run.timeline; config.step.timed && !file.empty())
+    timeline.emplace(file, config.group.processes);
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
     Steps measured(rank, config, params, plan);
@@ -162,7 +171,9 @@ StepTimes measure_steps(const trainer::RunConfig& config, std::int64_t steps) {
     times.launch[i] = median(std::move(launches));
     times.clocks[i] = measured.clock();
     operations[i] = measured.operations();
+    if (timeline) measured.record(*timeline);
   });
+  if (timeline) times.timeline = timeline->note();
   // Ranks leave the barrier at different times, so the earliest start counts, but only within a
   // process, because the clocks of hosts differ.
   std::vector<double> lasted(times.launch.size(), std::ranges::max(done) - std::ranges::min(began));
@@ -199,32 +210,30 @@ bool OperationTime::add(const OperationTime& more) {
   return true;
 }
 
-double accessed_bytes(const GraphTrace::Node& node) {
-  double bytes = 0;
-  for (const Access& access : node.accesses)
-    bytes += static_cast<double>(access.bytes) * (access.reads_too ? 2 : 1);
-  return bytes;
+OperationTime operation_of(const GraphTrace& trace, const GraphTrace::Node& node) {
+  NodeWork work = work_of(node);
+  return {.name = std::move(work.name),
+          .shape = std::move(work.shape),
+          .phase = std::string(phase_of(trace, node)),
+          .dtype = work.dtype,
+          .flops = work.flops,
+          .bytes = work.bytes};
 }
 
-OperationTime operation_of(const GraphTrace::Node& node) {
-  return {.name = node.name.substr(0, node.name.find(" #")),
-          .shape = node.cost.shape,
-          .phase = std::string(node.phase),
-          .dtype = dtype_of_node(node),
-          .flops = node.cost.flops,
-          .bytes = node.cost.bytes > 0 ? node.cost.bytes : accessed_bytes(node)};
+void NodeTimes::ran(std::uint32_t node, double begin, double end, double thread) {
+  Time& time = times_[node];
+  ++time.calls;
+  time.wall += end - begin;
+  time.thread += thread;
 }
 
-void add_operations(std::vector<OperationTime>& rows, const GraphTrace& trace,
-                    std::span<const NodeTime> times) {
-  MUO_CHECK(trace.nodes.size() == times.size(), trace.nodes.size(), " nodes, but ", times.size(),
-            " times");
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    OperationTime row = operation_of(trace.nodes[i]);
-    const auto calls = static_cast<double>(times[i].calls);
-    row.calls = times[i].calls;
-    row.seconds = times[i].thread;
-    row.waited = times[i].wall - times[i].thread;
+void NodeTimes::add_to(std::vector<OperationTime>& rows) const {
+  for (std::size_t i = 0; i < times_.size(); ++i) {
+    OperationTime row = operation_of(*trace_, trace_->nodes[i]);
+    const auto calls = static_cast<double>(times_[i].calls);
+    row.calls = times_[i].calls;
+    row.seconds = times_[i].thread;
+    row.waited = times_[i].wall - times_[i].thread;
     row.flops *= calls;
     row.bytes *= calls;
     add(rows, row);

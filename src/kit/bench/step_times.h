@@ -19,7 +19,7 @@ namespace muo::kit {
 struct OperationTime {
   std::string name;   // as in the graph: "gemm"; without the tag of a collective
   std::string shape;  // as in Cost
-  std::string phase;  // of the step that enqueued it: ProfileRange::phase()
+  std::string phase;  // of the step that enqueued it: phase_of()
   DType dtype = DType::kF32;
   std::int64_t calls = 0;
   double seconds = 0;  // running time of the threads
@@ -46,21 +46,36 @@ struct StepTimes {
   std::vector<PhaseClock> clocks;
   // Set only if config.step.timed and steps are host graphs: sums over all ranks and steps.
   std::vector<OperationTime> operations;
+  std::string timeline;  // what to say of the file of --timeline; empty: none was written
 };
 
 // Runs single steps to measure `launch`, then `steps` more for the rest, in which the host is at
 // most one step ahead, as in training. Steps are replayed or eager depending on
-// config.options.capture.graph.
+// config.options.capture.graph. If config.step.timed, records one more step for --timeline.
 StepTimes measure_steps(const trainer::RunConfig& config, std::int64_t steps);
 
 // Returns the work of one execution of a node, with 0 calls and no time.
-OperationTime operation_of(const GraphTrace::Node& node);
-// Returns the bytes of all accesses of the node; a tensor that is read and written counts twice.
-double accessed_bytes(const GraphTrace::Node& node);
+OperationTime operation_of(const GraphTrace& trace, const GraphTrace::Node& node);
 
-// Adds the times of a graph's nodes to the rows of their kind. `times` has an element per node.
-void add_operations(std::vector<OperationTime>& rows, const GraphTrace& trace,
-                    std::span<const NodeTime> times);
+// Sums the times of a host graph's nodes over its replays.
+class NodeTimes final : public NodeObserver {
+ public:
+  struct Time {
+    std::int64_t calls = 0;
+    double wall = 0;    // seconds
+    double thread = 0;  // CPU seconds of the device's thread; the rest was waiting
+  };
+
+  explicit NodeTimes(const GraphTrace& trace) : trace_(&trace), times_(trace.nodes.size()) {}
+  void ran(std::uint32_t node, double begin, double end, double thread) override;
+  [[nodiscard]] std::span<const Time> times() const { return times_; }  // by node
+  // Adds the times of each node to the row of its kind.
+  void add_to(std::vector<OperationTime>& rows) const;
+
+ private:
+  const GraphTrace* trace_;
+  std::vector<Time> times_;
+};
 // Adds the rows of another rank.
 void add_operations(std::vector<OperationTime>& rows, std::span<const OperationTime> more);
 

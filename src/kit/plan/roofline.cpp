@@ -283,6 +283,7 @@ Roofline predict_step(const trainer::RunConfig& config, const GpuRates& rates) {
   const optim::ShardingPlan plan = trainer::make_sharding_plan(config, params);
   trainer::RunConfig setup = config;
   setup.step_only = true;
+  setup.step.smaller_steps.clear();
   TracingRank rank(0, config.world());
   TraceArena arena(0);
   graphs::RunState state(rank.context(), setup, params, plan, arena);
@@ -299,7 +300,7 @@ Roofline predict_step(const trainer::RunConfig& config, const GpuRates& rates) {
     const auto [replays, passes] = repeats[i];
     for (std::size_t n = 0; n < traces[i]->nodes.size(); ++n) {
       const GraphTrace::Node& node = traces[i]->nodes[n];
-      PredictedOperation row{.work = operation_of(node)};
+      PredictedOperation row{.work = operation_of(*traces[i], node)};
       // The trace has the cost of the host kernel; CUDA's kernel reads and writes each tensor once.
       if (row.work.name == "embedding_backward") row.work.bytes = accessed_bytes(node);
       const Predicted time = predict(row.work);

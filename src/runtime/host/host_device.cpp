@@ -77,8 +77,8 @@ std::unique_ptr<Buffer> HostDevice::allocate_pinned(std::int64_t bytes, std::str
   return std::make_unique<HostBuffer>(bytes, what);
 }
 
-std::unique_ptr<Stream> HostDevice::make_stream(StreamPriority /*priority*/) {
-  return make_host_stream(state_);
+std::unique_ptr<Stream> HostDevice::make_stream(StreamPriority priority) {
+  return make_host_stream(state_, priority);
 }
 
 std::unique_ptr<Event> HostDevice::make_event() { return make_host_event(); }

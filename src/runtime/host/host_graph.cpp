@@ -12,31 +12,28 @@
 
 namespace muo {
 
-// Accumulates the times of a replay's nodes, which run back to back.
-class HostGraph::Times {
+// Tells the observer the times of a replay's nodes, which run back to back.
+class HostGraph::Clock {
  public:
-  explicit Times(std::span<NodeTime> times) : times_(times) {
-    if (!times_.empty()) read();
+  explicit Clock(NodeObserver* observer) : observer_(observer) {
+    if (observer_ != nullptr) read();
   }
   void ran(std::size_t node) {
-    if (times_.empty()) return;
+    if (observer_ == nullptr) return;
     const double wall_before = wall_;
     const double thread_before = thread_;
     read();
-    NodeTime& time = times_[node];
-    ++time.calls;
-    time.wall += wall_ - wall_before;
-    time.thread += thread_ - thread_before;
+    observer_->ran(static_cast<std::uint32_t>(node), wall_before, wall_, thread_ - thread_before);
   }
 
  private:
   void read() {
-    using Clock = std::chrono::steady_clock;
-    wall_ = std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+    using Steady = std::chrono::steady_clock;
+    wall_ = std::chrono::duration<double>(Steady::now().time_since_epoch()).count();
     thread_ = thread_seconds();
   }
 
-  std::span<NodeTime> times_;
+  NodeObserver* const observer_;
   double wall_ = 0;  // time at which the previous node ended
   double thread_ = 0;
 };
@@ -72,29 +69,24 @@ void HostGraph::write_dot(const std::string& path) const {
   if (!file) throw Error(concat("cannot write the graph to ", path));
 }
 
-bool HostGraph::time_nodes() {
-  times_.assign(tasks_.size(), {});
-  return true;
-}
-
 bool HostGraph::loop_ends(std::size_t loop) const {
   const LoopCounter& counter = counters_[loop];
   return *counter.passes.as<std::int64_t>() >= *counter.count.as<std::int64_t>();
 }
 
-void HostGraph::run_node(std::size_t node, Times& times) {
+void HostGraph::run_node(std::size_t node, Clock& clock) {
   RankProgress::alive();
   tasks_[node]();
-  times.ran(node);
+  clock.ran(node);
 }
 
 void HostGraph::run() {
   const RankProgress::Scope replaying(Activity::kDevice);
-  Times times(times_);
+  Clock clock(observer_);
   std::size_t node = 0;
   const auto run_up_to = [&](std::size_t end) {
     for (; node < end; ++node)
-      run_node(node, times);
+      run_node(node, clock);
   };
   for (std::size_t loop = 0; loop < trace_.loops.size(); ++loop) {
     const auto [begin, end] = trace_.loops[loop];
@@ -107,12 +99,12 @@ void HostGraph::run() {
 
 void HostGraph::run_shuffled(std::mt19937_64& random) {
   const RankProgress::Scope replaying(Activity::kDevice);
-  Times times(times_);
-  run_level(-1, ready_, random, times);
+  Clock clock(observer_);
+  run_level(-1, ready_, random, clock);
 }
 
 void HostGraph::run_level(std::int32_t level, std::vector<std::uint32_t>& ready,
-                          std::mt19937_64& random, Times& times) {
+                          std::mt19937_64& random, Clock& clock) {
   const auto& loops = trace_.loops;
   const GraphTrace::Loop nodes =
       level < 0 ? GraphTrace::Loop{0, static_cast<std::uint32_t>(tasks_.size())}
@@ -128,12 +120,12 @@ void HostGraph::run_level(std::int32_t level, std::vector<std::uint32_t>& ready,
     std::swap(ready[random() % ready.size()], ready.back());
     std::uint32_t node = ready.back();
     ready.pop_back();
-    run_node(node, times);
+    run_node(node, clock);
     const auto loop = std::ranges::find(loops, node + 1, &GraphTrace::Loop::begin);
     if (level < 0 && loop != loops.end()) {
       const auto index = loop - loops.begin();
       while (!loop_ends(static_cast<std::size_t>(index)))
-        run_level(static_cast<std::int32_t>(index), ready_in_loop_, random, times);
+        run_level(static_cast<std::int32_t>(index), ready_in_loop_, random, clock);
       node = loop->end - 1;  // what follows the loop follows its last node
     }
     for (std::uint32_t s = first_[node]; s < first_[node + 1]; ++s)

@@ -16,25 +16,27 @@ class HostGraph final : public Graph {
             bool random_order);
   [[nodiscard]] const GraphTrace& trace() const override { return trace_; }
   void write_dot(const std::string& path) const override;
-  bool time_nodes() override;
-  [[nodiscard]] std::span<const NodeTime> node_times() const override { return times_; }
+  bool observe(NodeObserver* observer) override {
+    observer_ = observer;
+    return true;
+  }
 
   void run();                                  // in capture order
   void run_shuffled(std::mt19937_64& random);  // in a random topological order
 
  private:
-  class Times;
+  class Clock;
 
   [[nodiscard]] bool loop_ends(std::size_t loop) const;
-  void run_node(std::size_t node, Times& times);
+  void run_node(std::size_t node, Clock& clock);
   // Runs the nodes of one level, those of no loop (-1) or of one pass of a loop.
   void run_level(std::int32_t level, std::vector<std::uint32_t>& ready, std::mt19937_64& random,
-                 Times& times);
+                 Clock& clock);
 
   GraphTrace trace_;
   std::vector<HostTask> tasks_;
   std::vector<LoopCounter> counters_;
-  std::vector<NodeTime> times_;  // by node; empty: replays are not timed
+  NodeObserver* observer_ = nullptr;  // null: replays are not timed
   // For a random order. Successors of node i: successors_[first_[i], first_[i + 1]).
   std::vector<std::uint32_t> first_;
   std::vector<std::uint32_t> successors_;

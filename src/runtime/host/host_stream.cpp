@@ -20,13 +20,29 @@ struct Capture {
   GraphTrace trace;
   std::vector<HostTask> tasks;
   std::vector<LoopCounter> counters;  // of trace.loops
-  int streams = 0;
+  // Ranges that were open at the last node: the outermost first, and their indices in the trace.
+  std::vector<std::pair<std::uint64_t, std::int32_t>> ranges;
   bool open = true;
   bool in_loop = false;
   // A loop's body, and what follows it, are parts of their own: other streams join each anew, and
   // events are valid within one.
   int part = 0;
   std::uint32_t part_begin = 0;  // first node
+
+  // Returns the index of the innermost open range, or -1.
+  std::int32_t range() {
+    const std::span<const ProfileRange::Open> now = ProfileRange::open();
+    const auto same = std::ranges::mismatch(now, ranges, {}, &ProfileRange::Open::id,
+                                            &std::pair<std::uint64_t, std::int32_t>::first);
+    ranges.erase(same.in2, ranges.end());
+    for (auto more = same.in1; more != now.end(); ++more) {
+      const std::int32_t outer = ranges.empty() ? -1 : ranges.back().second;
+      ranges.emplace_back(more->id, static_cast<std::int32_t>(trace.ranges.size()));
+      trace.ranges.push_back(
+          {.kind = more->kind, .name = more->name, .number = more->number, .outer = outer});
+    }
+    return ranges.empty() ? -1 : ranges.back().second;
+  }
 };
 
 class HostEvent final : public Event {
@@ -48,7 +64,8 @@ bool overlap(const Tensor& a, const Tensor& b) {
 
 class HostStream final : public Stream {
  public:
-  explicit HostStream(std::shared_ptr<HostDeviceState> device) : device_(std::move(device)) {}
+  HostStream(std::shared_ptr<HostDeviceState> device, StreamPriority priority)
+      : device_(std::move(device)), priority_(priority) {}
 
   void record(Event& event) override {
     auto& host = dynamic_cast<HostEvent&>(event);
@@ -94,7 +111,10 @@ class HostStream final : public Stream {
     const auto mine = std::make_shared<Capture>();
     const Closing closing(*mine, *device_);  // also releases the streams that joined
     enter(mine);
-    body();
+    {
+      const ProfileRange::Named named;
+      body();
+    }
     check_joined();
     if (device_->options.check_races) check_races(mine->trace);
     return std::make_unique<HostGraph>(std::move(mine->trace), std::move(mine->tasks),
@@ -170,7 +190,7 @@ class HostStream final : public Stream {
                      .stream = index_,
                      .after = std::exchange(frontier_, {node}),
                      .accesses = {accesses.begin(), accesses.end()},
-                     .phase = ProfileRange::phase()});
+                     .range = capture_->range()});
     capture_->tasks.push_back(std::move(task));
   }
 
@@ -205,7 +225,10 @@ class HostStream final : public Stream {
     return capture_ && capture_->open && capture_->part == part_;
   }
   void enter(std::shared_ptr<Capture> capture) {
-    if (capture_ != capture) index_ = capture->streams++;
+    if (capture_ != capture) {
+      index_ = static_cast<int>(capture->trace.streams.size());
+      capture->trace.streams.push_back(priority_);
+    }
     capture_ = std::move(capture);
     part_ = capture_->part;
     frontier_.clear();
@@ -248,6 +271,7 @@ class HostStream final : public Stream {
   }
 
   std::shared_ptr<HostDeviceState> device_;
+  const StreamPriority priority_;
   std::shared_ptr<Capture> capture_;
   int part_ = 0;   // of capture_ that this stream joined
   int index_ = 0;  // of this stream in capture_
@@ -257,8 +281,9 @@ class HostStream final : public Stream {
 
 }  // namespace
 
-std::unique_ptr<Stream> make_host_stream(std::shared_ptr<HostDeviceState> device) {
-  return std::make_unique<HostStream>(std::move(device));
+std::unique_ptr<Stream> make_host_stream(std::shared_ptr<HostDeviceState> device,
+                                         StreamPriority priority) {
+  return std::make_unique<HostStream>(std::move(device), priority);
 }
 std::unique_ptr<Event> make_host_event() { return std::make_unique<HostEvent>(); }
 

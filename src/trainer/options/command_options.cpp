@@ -186,7 +186,8 @@ std::vector<OptionRow> option_table(SweepOptions& o) {
           &o.ask_tell),
   };
   for (OptionRow& each : option_table(o.train)) {
-    if (each.name == "profile-steps" || each.name == "graph-dot" || each.name == "result")
+    if (each.name == "profile-steps" || each.name == "timeline" || each.name == "graph-dot" ||
+        each.name == "result")
       continue;  // for a single run
     if (each.name == "out") each.help = "sweep directory; default: sweeps/<date>-<time>-<pid>";
     if (each.name == "resume") each.help = "resume a sweep; auto: the sweep in --out, if any";
@@ -230,6 +231,12 @@ std::vector<OptionRow> option_table(CompareOptions& o) {
       OptionGroup{"Test"}("confidence", kOther, "X", "confidence of all judgements together",
                           &o.confidence, {0.5, 0.999999}),
   };
+}
+
+std::vector<OptionRow> option_table(TimelineOptions& o) {
+  OptionRow file = kFiles("file", kOther, "FILE", "file of train --timeline", &o.file).needed();
+  file.positional = true;
+  return {std::move(file)};
 }
 
 std::vector<OptionRow> option_table(ImportOptions& o) {

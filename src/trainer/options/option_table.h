@@ -21,6 +21,7 @@ std::vector<OptionRow> option_table(InspectOptions& options);
 std::vector<OptionRow> option_table(VerifyOptions& options);
 std::vector<OptionRow> option_table(ReportOptions& options);
 std::vector<OptionRow> option_table(CompareOptions& options);
+std::vector<OptionRow> option_table(TimelineOptions& options);
 std::vector<OptionRow> option_table(TokenizeOptions& options);
 std::vector<OptionRow> option_table(TrainTokenizerOptions& options);
 std::vector<OptionRow> option_table(EncodeOptions& options);

@@ -141,6 +141,7 @@ struct RunOptions {
   std::int64_t verify_sync_every = -1;      // steps; -1: never
   std::optional<double> stuck_after = {};   // seconds; 0: never
   std::string profile_steps = {};           // "A:B": steps A to B - 1; empty: none
+  std::string timeline = {};                // file for the profiled steps' timeline; empty: none
   std::string graph_dot = {};               // file for the captured step's graph; empty: none
   std::string result = {};                  // file for the run's result; "-": stdout; empty: none
   std::string version = {};                 // version of the program; not an option
@@ -366,6 +367,11 @@ struct CompareOptions {
   std::vector<std::filesystem::path> runs = {};  // run directories and sweeps
   std::vector<std::filesystem::path> with = {};  // runs of the other side; empty: by their options
   double confidence = 0.95;
+  bool json = false;
+};
+
+struct TimelineOptions {
+  std::string file = {};  // of train --timeline
   bool json = false;
 };
 

@@ -328,6 +328,9 @@ std::vector<OptionRow> run_rows(TrainOptions& o) {
       row("profile-steps", kHost, "A:B", "mark steps A to B - 1 as the NVTX range `profile`",
           &o.run.profile_steps)
           .unsaved(),
+      row("timeline", kHost, "FILE", "write a timeline of --profile-steps; default: the third step",
+          &o.run.timeline)
+          .unsaved(),
       row("graph-dot", kHost, "FILE", "write the captured step of rank 0 as a Graphviz file",
           &o.run.graph_dot)
           .unsaved(),

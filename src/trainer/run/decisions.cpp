@@ -15,6 +15,7 @@ std::string decisions_text(const Decisions& decisions) {
               {"pace", {pace.from, pace.position, pace.per_step}},
               {"time_to_save", decisions.time_to_save},
               {"long_evaluation", decisions.long_evaluation},
+              {"last_is_slowest", decisions.last_is_slowest},
               {"ended_saves", pack_results(decisions.ended_saves)}}
       .dump();
 }
@@ -30,6 +31,7 @@ Decisions decisions_of(const std::string& text) {
                      .pace = pace.from < 0 ? std::nullopt : std::optional(pace)},
           .time_to_save = from.at("time_to_save"),
           .long_evaluation = from.at("long_evaluation"),
+          .last_is_slowest = from.at("last_is_slowest"),
           .ended_saves = unpack_results(from.at("ended_saves").get<std::string>())};
 }
 

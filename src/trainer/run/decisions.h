@@ -16,6 +16,7 @@ struct Decisions {
   Pacing::Decision pacing = {};
   bool time_to_save = false;     // by --save-minutes
   bool long_evaluation = false;  // the next evaluation will be long: save before it
+  bool last_is_slowest = false;  // of the recorded steps: see Timeline
   std::vector<SaveResult> ended_saves = {};
 };
 

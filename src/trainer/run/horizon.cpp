@@ -91,12 +91,15 @@ optim::RateScales automatic_scales(const RunConfig& run, std::int64_t tokens) {
 
 void set_batches(RunConfig& run, std::int64_t iterations) {
   run.batches.clear();
+  run.step.smaller_steps.clear();
   const std::optional<BatchSizes>& sizes = run.options.batch.total_tokens;
   if (!sizes || sizes->stages.size() < 2) return;
-  for (const BatchSizes::Stage& stage : sizes->stages)
+  for (const BatchSizes::Stage& stage : sizes->stages) {
     run.batches.push_back(
         {stage.share ? std::llrint(*stage.share * static_cast<double>(iterations)) : stage.step,
          stage.tokens});
+    run.step.smaller_steps.push_back(stage.tokens / run.model.seq_len / run.world());
+  }
 }
 
 void set_iterations(RunConfig& run) {

@@ -340,14 +340,12 @@ class Resolver {
     const std::int64_t count = run_.step.accumulation;
     if (!run_.batches.empty()) {
       if (run_.reduces_every_micro_step())
-        throw InputError(
-            "--total-batch-size: several batches need a number of micro-steps that changes, and "
-            "every micro-step has collectives: give --shard optimizer");
-      if (run_.step.micro_steps == graphs::MicroSteps::kUnrolled)
-        throw InputError(
-            "--graph-micro-steps unrolled: has a fixed number of micro-steps, but "
-            "--total-batch-size has several batches: give auto");
-      run_.step.micro_steps = graphs::MicroSteps::kLoop;
+        note(
+            "total-batch-size: a capture for each batch, because with --shard {} every micro-step "
+            "has collectives, which a loop cannot hold",
+            name_of(shard_of(run_.options.sharding)));
+      else if (!run_.step.micro_steps)
+        run_.step.micro_steps = graphs::MicroSteps::kLoop;
     }
     if (run_.step.micro_steps == graphs::MicroSteps::kLoop && run_.reduces_every_micro_step())
       throw InputError(

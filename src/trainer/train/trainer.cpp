@@ -9,11 +9,11 @@
 
 #include "data/loader.h"
 #include "optim/nonfinite_value.h"
-#include "runtime/profile_range.h"
 #include "trainer/checkpoint/model_json.h"
 #include "trainer/infer/sample_text.h"
 #include "trainer/run/run_memory.h"
 #include "trainer/train/event_log.h"
+#include "trainer/train/profiled_steps.h"
 
 namespace muo::trainer {
 namespace {
@@ -53,6 +53,7 @@ class RankTrainer {
     const RunInterruption interruption(rank_, run_);
     const std::int64_t end = std::min(config_.iterations(), run_.until);
     first_ = saved_ = step_;
+    profile_.emplace(rank_, config_, state_.step, run_.timeline, first_, end);
     if (opened_.resume) newest_on_disk_ = step_;
     if (config_.hyper.pace.from >= 0 && is_logger())
       run_.files.logger.pace(config_.hyper.pace, run_.pacing.clock().spent);
@@ -66,7 +67,7 @@ class RankTrainer {
     });
     rank_.progress.begin_step(step_);
     finish_steps();
-    profiled_.reset();
+    if (profile_->is_open()) cross_profile(false);
     settle();
     save_last();
     // The save precedes the evaluation, which may take a long time, so that no training is lost if
@@ -188,6 +189,7 @@ class RankTrainer {
         .pacing = run_.pacing.decide(step_, run_.until_seconds),
         .time_to_save = is_due(save, Clock::now() - saved_at_),
         .long_evaluation = save.before_eval >= 0 && evaluation_seconds() > save.before_eval,
+        .last_is_slowest = profile_->follows_recorded(step_) && run_.timeline->last_is_slowest(),
         .ended_saves = run_.files.saver.take_results()};
   }
   // A signal to any process stops all processes.
@@ -227,7 +229,7 @@ class RankTrainer {
   }
 
   void between_steps() {
-    if (step_ == config_.profile_begin || step_ == config_.profile_end) profile();
+    if (profile_->is_border(step_)) cross_profile(run_.decided.last_is_slowest);
     const TrainOptions& options = config_.options;
     const bool evaluates = is_due(options.evaluation.every, step_) &&
                            (step_ > first_ || step_ == 0 || opened_.lost.evaluation);
@@ -268,23 +270,21 @@ class RankTrainer {
     if (unreported_ >= 0) log_update();
   }
 
-  // Begins or ends the range of --profile-steps, while all devices are idle.
-  void profile() {
+  void cross_profile(bool last_is_slowest) {
     finish_steps();
-    rank_.barrier.arrive({}, "the profiled steps");
-    profiled_.reset();
-    if (is_logger() && step_ == config_.profile_begin)
-      profiled_.emplace(ProfileKind::kPhase, "profile");
-    rank_.barrier.arrive({}, "the profiled steps");
+    const std::string note = profile_->cross(last_is_slowest);
+    if (!note.empty()) run_.files.logger.note(note);
     restart_clock();
   }
 
   void one_step(data::Loader& loader) {
     if (is_logger() && next_logged_ == first_) run_.files.logger.busy("in the first step");
+    profile_->begin_step(step_, run_.decided.last_is_slowest);
     rank_.progress.enter("the reading of a batch");
     const Clock::time_point asked = Clock::now();
     const data::Batch batch = [&loader] {
       const RankProgress::Scope reading(Activity::kFiles);
+      const ProfileRange range(ProfileKind::kPhase, "batch");
       return loader.next();
     }();
     waited_ms_ += 1e3 * seconds(Clock::now() - asked);
@@ -463,7 +463,7 @@ class RankTrainer {
   const TokenCount tokens_;
   HyperParameters hyper_;  // of the current step
   std::unique_ptr<data::TrainingRows> rows_;
-  std::optional<ProfileRange> profiled_;
+  std::optional<ProfiledSteps> profile_;
   std::int64_t step_ = 0;
   std::int64_t next_logged_ = 0;
   std::int64_t unreported_ = -1;      // committed step whose update is not logged yet; -1: none

@@ -10,6 +10,7 @@
 
 #include "data/token_data.h"
 #include "runtime/interruption.h"
+#include "runtime/timeline.h"
 #include "trainer/run/decisions.h"
 #include "trainer/run/run_config.h"
 #include "trainer/train/captured_rank.h"
@@ -29,6 +30,7 @@ struct TrainingRun {
   const std::atomic<bool>* end_early = nullptr;  // if true, the run ends after the current step
   std::optional<bool> evaluate_at_end = {};      // empty: if the run evaluates at all
   bool last_save_in_background = false;          // the saver's owner waits for the last save
+  Timeline* timeline = nullptr;                  // null: steps are not recorded
   // Called by rank 0 after each evaluation.
   std::function<void(std::int64_t step, const EvalResult& result)> on_evaluation = {};
 

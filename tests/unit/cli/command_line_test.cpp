@@ -286,7 +286,7 @@ TEST(CommandLine, RejectsUnknownBackends) {
 TEST(CommandLine, RefusesUnknownCommandsAndSuggests) {
   EXPECT_THAT(error_of({"trian"}), HasSubstr("unknown command 'trian': did you mean train?"));
   EXPECT_THAT(error_of({"42"}), HasSubstr("give train, sweep, eval, sample, plan, bench, report, "
-                                          "compare, checkpoint, tokenize, tokenizer, doctor"));
+                                          "compare, timeline, checkpoint, tokenize, tokenizer,"));
   EXPECT_THAT(error_of({"checkpoint", "improt"}),
               HasSubstr("unknown subcommand 'improt': expected import, export, inspect, verify"));
   EXPECT_THAT(error_of({"checkpoint", "import"}), HasSubstr("--model is required"));

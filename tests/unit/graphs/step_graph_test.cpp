@@ -87,7 +87,28 @@ TEST(StepGraph, ALoopMakesAnyNumberOfMicroStepsWithoutAnotherCapture) {
   test::expect_bitwise_in_every_form(run, want, "a ramp");
   run.ramp = {1, 1, 4, 2, 5};
   EXPECT_NE(test::train(run).losses, want.losses);
-  EXPECT_THROW(test::train({.accumulation = 6, .steps = 1, .ramp = {4}}), Error);  // unrolled
+}
+
+// Unrolled steps of each size have graphs of their own, which share the memory of the largest.
+TEST(StepGraph, UnrolledStepsMayHaveSeveralSizes) {
+  for (const char* shard : {"optimizer", "gradients", "weights"})
+    for (const std::int64_t count : {1, 9}) {
+      ToyTraining run{.world = 2,
+                      .strategy = "parallel",
+                      .shard = shard,
+                      .accumulation = count,
+                      .steps = 3,
+                      .micro_steps = MicroSteps::kUnrolled,
+                      .rows = 4 * count};
+      const ToyCurves want = test::train(run);
+      run.accumulation = 18;
+      run.rows = 72;
+      run.ramp.assign(3, count);
+      test::expect_bitwise_in_every_form(run, want,
+                                         concat(shard, ", ", count, " micro-steps of 18"));
+      run.ramp.back() = 18;
+      EXPECT_NE(test::train(run).losses, want.losses);
+    }
 }
 
 // The bound is sensitive: a run with another learning rate, or another seed of the data, exceeds it

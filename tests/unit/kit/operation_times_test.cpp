@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <deque>
 #include <set>
 #include <string>
 
@@ -37,11 +39,12 @@ TEST(OperationTimes, AreSummedByKind) {
     add(*stream, {.y = y, .x = x});
     stream->copy(y, x);
   });
-  ASSERT_TRUE(graph->time_nodes());
+  NodeTimes times(graph->trace());
+  ASSERT_TRUE(graph->observe(&times));
   for (int i = 0; i < 3; ++i)
     stream->launch(*graph);
   std::vector<OperationTime> rows;
-  add_operations(rows, graph->trace(), graph->node_times());
+  times.add_to(rows);
   ASSERT_EQ(rows.size(), 4U);
   EXPECT_EQ(rows[0].shape, "NT 3x7x5");
   EXPECT_EQ(rows[0].calls, 2 * 3);
@@ -55,7 +58,7 @@ TEST(OperationTimes, AreSummedByKind) {
   EXPECT_EQ(row_of(rows, "copy").bytes, 3 * 4.0 * (100 + 100));
 
   double wall = 0;
-  for (const NodeTime& time : graph->node_times())
+  for (const NodeTimes::Time& time : times.times())
     wall += time.wall;
   double in_rows = 0;
   for (const OperationTime& row : rows)
@@ -74,12 +77,15 @@ TEST(OperationTimes, AreSummedByKind) {
 
 TEST(OperationTimes, KnowThePhaseOfAStep) {
   std::vector<OperationTime> rows;
+  std::deque<NodeTimes> times;
   ToyTraining run{.world = 2, .accumulation = 2, .steps = 3};
   run.before_step = [&](RankContext& rank, graphs::RunState& state, int step) {
     if (rank.rank != 1) return;
     for (Graph* graph : state.step.graphs()) {
-      EXPECT_TRUE(step != 0 || graph->time_nodes());
-      if (step == 2) add_operations(rows, graph->trace(), graph->node_times());
+      if (step == 0)
+        EXPECT_TRUE(graph->observe(&times.emplace_back(graph->trace())));
+      else if (step == 2)
+        times[0].add_to(rows);
     }
   };
   test::train(run);
@@ -106,11 +112,18 @@ TEST(OperationTimes, KnowThePhaseOfAStep) {
 TEST(OperationTimes, TimingChangesNoNumber) {
   ToyTraining run{.world = 2, .accumulation = 2, .steps = 4};
   const test::ToyCurves plain = test::train(run);
-  run.before_step = [](RankContext& /*rank*/, graphs::RunState& state, int step) {
+  struct : NodeObserver {
+    void ran(std::uint32_t /*node*/, double /*begin*/, double /*end*/, double /*thread*/) override {
+      ++nodes;
+    }
+    std::atomic<int> nodes = 0;
+  } observer;
+  run.before_step = [&](RankContext& /*rank*/, graphs::RunState& state, int step) {
     for (Graph* graph : state.step.graphs())
-      if (step == 1) graph->time_nodes();
+      graph->observe(step == 1 ? &observer : nullptr);
   };
   const test::ToyCurves timed = test::train(run);
+  EXPECT_GT(observer.nodes, 100);
   EXPECT_EQ(timed.losses, plain.losses);
   EXPECT_EQ(timed.weights, plain.weights);
 }

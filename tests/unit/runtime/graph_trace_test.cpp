@@ -148,20 +148,29 @@ TEST(CheckRaces, TakesTimeInProportionToTheNumberOfNodes) {
 
 TEST(TraceDot, HasEveryNodeInItsStreamAndEveryEdge) {
   GraphTrace trace;
-  trace.nodes = {{.name = "gemm", .stream = 0, .after = {}, .accesses = {}},
-                 {.name = "all_reduce #7", .stream = 1, .after = {0}, .accesses = {}},
+  trace.streams = {StreamPriority::kNormal, StreamPriority::kHigh};
+  trace.ranges = {
+      {.kind = ProfileKind::kPhase, .name = "micro-step", .number = 1},
+      {.kind = ProfileKind::kLayer, .name = "block 0 forward", .number = {}, .outer = 0}};
+  trace.nodes = {{.name = "gemm",
+                  .stream = 0,
+                  .after = {},
+                  .accesses = {},
+                  .cost = {.shape = "NT 2x3x4"},
+                  .range = 1},
+                 {.name = "all_reduce #7", .stream = 1, .after = {0}, .accesses = {}, .range = 0},
                  {.name = "norm", .stream = 0, .after = {0, 1}, .accesses = {}}};
   trace.loops = {{.begin = 1, .end = 3}};
   EXPECT_EQ(trace_dot(trace), R"(digraph step {
   node [shape=box];
   subgraph cluster_0 {
-    label="stream 0";
-    n0 [label="0 gemm"];
-    n2 [label="2 norm"];
+    label="compute";
+    n0 [label="0 gemm NT 2x3x4\nmicro-step 1 > block 0 forward"];
+    n2 [label="2 norm\n"];
   }
   subgraph cluster_1 {
-    label="stream 1";
-    n1 [label="1 all_reduce #7"];
+    label="comm";
+    n1 [label="1 all_reduce #7\nmicro-step 1"];
   }
   n0 -> n1;
   n0 -> n2;

@@ -177,12 +177,6 @@ TEST(BatchStages, ImpossibleChangesOfTheBatchAreRefused) {
               HasSubstr("--total-batch-size 5000: not a multiple of 512 tokens"));
   EXPECT_EQ(error_with({.tokens = 512, .share = 0.4}),
             "--total-batch-size: 512 tokens begin at step 40, but 2048 before them at 50");
-  options.sharding.shard = optim::Shard::kGradients;
-  EXPECT_THAT(error_with({.tokens = 512, .step = 60}), HasSubstr("give --shard optimizer"));
-  options.sharding.shard.reset();
-  options.capture.micro_steps = graphs::MicroSteps::kUnrolled;
-  EXPECT_THAT(error_with({.tokens = 512, .step = 60}), HasSubstr("unrolled: has a fixed number"));
-  options.capture.micro_steps.reset();
   options.batch.time_budget = Duration{60};
   EXPECT_THAT(error_with({.tokens = 512, .share = 0.6}), HasSubstr("512@0.6: a share of a number"));
 }

@@ -201,6 +201,7 @@ const std::vector<Case>& cases() {
       {"stuck-after", "7"},
       {"store-port", "29501"},
       {"profile-steps", "1:2"},
+      {"timeline", "elsewhere"},
       {"graph-dot", "elsewhere"},
       {"result", "elsewhere"},
   };
