@@ -4,6 +4,7 @@
 
 #include "runtime/device_group.h"
 #include "support/counting_new.h"
+#include "support/graphs.h"
 #include "support/tensors.h"
 
 namespace muo {
@@ -48,7 +49,8 @@ std::int64_t allocations_of_replays(std::optional<std::uint64_t> seed, bool one_
       rank.compute.copy(other, full);
     });
     rank.compute.launch(*graph);  // the first may allocate
-    if (timed) graph->time_nodes();
+    test::NodeSums sums(*graph);
+    if (timed) graph->observe(&sums);
     rank.barrier.arrive();
     const std::int64_t before = allocations;
     rank.barrier.arrive();
