@@ -230,9 +230,11 @@ class TimelineWriter {
   }
 
   std::string text() {
-    const std::size_t steps = ranks_.empty() ? 0 : ranks_.front().steps.size();
-    for (const RankRecord& rank : ranks_)
+    std::size_t steps = ranks_.empty() ? 0 : ranks_.front().steps.size();
+    for (const RankRecord& rank : ranks_) {
       name_lanes(rank.rank);
+      steps = std::min(steps, rank.steps.size());  // an interrupted rank may have one less
+    }
     for (std::size_t s = 0; s < steps; ++s) {
       std::vector<std::vector<Placed>> placed;
       for (const RankRecord& rank : ranks_)
@@ -271,7 +273,7 @@ class TimelineWriter {
     if (!out_.empty()) out_ += ",\n";
     out_ += "{" + fields + "}";
   }
-  [[nodiscard]] std::string microseconds(double seconds) const {
+  static std::string microseconds(double seconds) {
     std::array<char, 32> text{};
     static_cast<void>(std::snprintf(text.data(), text.size(), "%.3f", 1e6 * seconds));
     return text.data();

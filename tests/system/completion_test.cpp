@@ -36,7 +36,7 @@ std::vector<std::string> completions(const std::vector<const char*>& words) {
 }
 
 TEST(Completion, OfCommandsAndTheirMembers) {
-  EXPECT_THAT(completions({"t"}), ElementsAre("train", "tokenize", "tokenizer"));
+  EXPECT_THAT(completions({"t"}), ElementsAre("train", "timeline", "tokenize", "tokenizer"));
   EXPECT_THAT(completions({""}), AllOf(Contains("train"), Contains("doctor"), Contains("bench")));
   EXPECT_THAT(completions({"bench", ""}), ElementsAre("step", "launch", "optimizer"));
   EXPECT_THAT(completions({"checkpoint", "in"}), ElementsAre("inspect"));

@@ -156,8 +156,12 @@ RunFiles::RunFiles(const RunConfig& config, OpenedRun run, const LoggerOptions& 
              .every = std::max<std::int64_t>(0, config.options.save.keep_every)},
             processes) {
   const std::optional<Checkpoint>& from = opened.resume;
-  if (from && from->path().parent_path() == opened.directory.checkpoints())
+  if (from && from->path().parent_path() == opened.directory.checkpoints()) {
     saver.mark_verified(from->info().step);
+    // A process that was killed may have renamed the checkpoint without having synced its name. A
+    // sweep's journal must not get ahead of it.
+    sync_directory(opened.directory.checkpoints());
+  }
   saver.before_commit([this]() -> std::string {
     if (logger.flush(std::chrono::seconds(10))) return {};
     return "metrics.jsonl may lack steps before this checkpoint: it could not be written in 10 s";
