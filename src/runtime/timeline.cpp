@@ -50,7 +50,10 @@ void StepRecorder::GraphObserver::ran(std::uint32_t node, double begin, double e
 void StepRecorder::begins(const ProfileRange::Open& range) {
   open_.push_back(current_ ? current_->host.size() : kBefore);
   if (current_)
-    current_->host.push_back({.name = range.name, .number = range.number, .begin = seconds_now()});
+    current_->host.push_back(
+        {.name = range.name,
+         .number = range.kind == ProfileKind::kCollective ? std::nullopt : range.number,
+         .begin = seconds_now()});
 }
 
 void StepRecorder::ends() {
@@ -122,20 +125,22 @@ std::string Timeline::note() const {
 
 namespace {
 
-enum TimelineLane : int { kHost, kCompute, kComm, kUpdate };
+// Lanes: the host's thread, then the streams in the order of StreamPriority.
+constexpr int kHostLane = 0, kLanes = 4;
 
-TimelineLane lane_of_node(const GraphTrace& trace, const GraphTrace::Node& node) {
-  const StreamPriority stream = trace.streams[static_cast<std::size_t>(node.stream)];
-  return stream == StreamPriority::kNormal ? kCompute
-         : stream == StreamPriority::kHigh ? kComm
-                                           : kUpdate;
+int lane_of_node(const GraphTrace& trace, const GraphTrace::Node& node) {
+  return 1 + static_cast<int>(trace.streams[static_cast<std::size_t>(node.stream)]);
+}
+
+std::string_view name_of_lane(int lane) {
+  return lane == kHostLane ? "host" : lane_of(static_cast<StreamPriority>(lane - 1));
 }
 
 // A node of a step, placed in its replay and, in a loop, in its pass.
 struct Placed {
   const GraphTrace* trace = nullptr;
   const GraphTrace::Node* node = nullptr;
-  TimelineLane lane = kCompute;
+  int lane = kHostLane;
   std::int64_t replay = 0;
   std::int64_t pass = -1;  // -1: not in a loop
   double begin = 0, end = 0;
@@ -172,12 +177,12 @@ std::vector<Placed> placed_nodes(const RankRecord& rank, const StepRecord& step)
   return out;
 }
 
-// Where the critical path of a step goes from one rank to another: a collective that `from` began
-// last.
+// A collective at which the critical path of a step changes from rank `to` back to rank `from`,
+// which began it last.
 struct Crossing {
   std::size_t from = 0, to = 0;  // indices of ranks
   double begin = 0, end = 0;
-  TimelineLane lane = kComm;
+  int lane = kHostLane;
 };
 
 // Sets Placed::all_began and Placed::critical of all ranks' nodes of a step.
@@ -245,13 +250,11 @@ class TimelineWriter {
         const StepRecord& step = ranks_[r].steps[s];
         for (const StepRecord::HostRange& range : step.host)
           slice({.rank = ranks_[r].rank,
-                 .lane = kHost,
-                 .name = range.number && range.name.find(" #") == std::string::npos
-                             ? concat(range.name, " ", *range.number)
-                             : range.name,
+                 .lane = kHostLane,
+                 .name = range.number ? concat(range.name, " ", *range.number) : range.name,
                  .begin = range.begin,
                  .end = range.end});
-        for (const TimelineLane lane : {kCompute, kComm, kUpdate})
+        for (int lane = kHostLane + 1; lane < kLanes; ++lane)
           lane_slices(ranks_[r].rank, step.step, lane, placed[r]);
       }
     }
@@ -263,7 +266,7 @@ class TimelineWriter {
  private:
   struct Slice {
     int rank = 0;
-    TimelineLane lane = kHost;
+    int lane = kHostLane;
     std::string name;
     double begin = 0, end = 0;
     std::string arguments = {};
@@ -281,21 +284,20 @@ class TimelineWriter {
   void name_lanes(int rank) {
     event(concat(R"("ph":"M","name":"process_name","pid":)", rank, R"(,"args":{"name":"rank )",
                  rank, "\"}"));
-    constexpr std::array kNames = {"host", "compute", "comm", "update"};
-    for (std::size_t lane = 0; lane < kNames.size(); ++lane)
+    for (int lane = 0; lane < kLanes; ++lane)
       event(concat(R"("ph":"M","name":"thread_name","pid":)", rank, ",\"tid\":", lane,
-                   R"(,"args":{"name":")", kNames.at(lane), "\"}"));
+                   R"(,"args":{"name":")", name_of_lane(lane), "\"}"));
   }
   void slice(const Slice& s) {
-    event(concat(R"("ph":"X","name":")", s.name, "\",\"pid\":", s.rank,
-                 ",\"tid\":", static_cast<int>(s.lane), ",\"ts\":", microseconds(s.begin - begin_),
+    event(concat(R"("ph":"X","name":")", s.name, "\",\"pid\":", s.rank, ",\"tid\":", s.lane,
+                 ",\"ts\":", microseconds(s.begin - begin_),
                  ",\"dur\":", microseconds(s.end - s.begin),
                  s.arguments.empty() ? "" : ",\"args\":{" + s.arguments + "}"));
   }
   void flow(const Crossing& crossing) {
     const auto end = [&](const char* phase, std::size_t rank, double time) {
       event(concat("\"ph\":\"", phase, R"(","name":"critical path","cat":"critical","id":)", flows_,
-                   ",\"pid\":", ranks_[rank].rank, ",\"tid\":", static_cast<int>(crossing.lane),
+                   ",\"pid\":", ranks_[rank].rank, ",\"tid\":", crossing.lane,
                    ",\"ts\":", microseconds(time - begin_)));
     };
     end("s", crossing.from, crossing.begin);
@@ -305,8 +307,7 @@ class TimelineWriter {
 
   // The operations of a lane, nested in slices for the ranges around them. An outer slice is
   // written before the inner ones, which may begin and end with it.
-  void lane_slices(int rank, std::int64_t step, TimelineLane lane,
-                   const std::vector<Placed>& nodes) {
+  void lane_slices(int rank, std::int64_t step, int lane, const std::vector<Placed>& nodes) {
     struct Around {  // a slice that is open
       const GraphTrace::Range* range = nullptr;
       std::int64_t replay = 0, pass = 0;

@@ -16,7 +16,7 @@ namespace muo {
 
 class ProcessGroup;
 
-// What a rank did in one step. Times are seconds of the steady clock.
+// The activity of a rank in one step. Times are seconds of the steady clock.
 struct StepRecord {
   struct Node {
     std::uint32_t graph = 0;  // index in RankRecord::graphs
@@ -82,7 +82,7 @@ class Timeline {
   // Each process of several has its own file: "step.json" becomes "step.1.json".
   explicit Timeline(const std::filesystem::path& file, const ProcessGroup* processes = nullptr);
 
-  // Whether the step that ends now took longer than every one before it but the first. Called
+  // Returns true if the step that ends now is the slowest so far, not counting the first. Called
   // between two steps of a recording, by one thread.
   bool last_is_slowest();
   // Thread-safe.
@@ -90,7 +90,7 @@ class Timeline {
   // Writes the records once those of all ranks have been added.
   void write();
   [[nodiscard]] bool is_written() const { return !ranks_.empty(); }
-  // What to log: where the timeline is, or why there is none.
+  // The message to log: the path of the timeline, or the reason why there is none.
   [[nodiscard]] std::string note() const;
 
  private:
