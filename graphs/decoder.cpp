@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/graph_trace.h"
+
 namespace muo::graphs {
 namespace {
 
@@ -182,12 +184,14 @@ void Decoder::step(std::span<const std::int32_t> tokens, std::span<float> out) {
   }
 }
 
-std::vector<const GraphTrace*> Decoder::traces() const {
-  std::vector<const GraphTrace*> out;
+std::vector<Graph*> Decoder::graphs() const {
+  std::vector<Graph*> out;
   for (const Length& length : lengths_)
-    if (length.graph != nullptr) out.push_back(&length.graph->trace());
-  if (step_graph_ != nullptr) out.push_back(&step_graph_->trace());
+    if (length.graph != nullptr) out.push_back(length.graph.get());
+  if (step_graph_ != nullptr) out.push_back(step_graph_.get());
   return out;
 }
+
+std::vector<const GraphTrace*> Decoder::traces() const { return traces_of(graphs()); }
 
 }  // namespace muo::graphs

@@ -42,6 +42,7 @@ class Decoder {
   // host a row's results do not depend on the other rows or their number.
   void step(std::span<const std::int32_t> tokens, std::span<float> out);
 
+  [[nodiscard]] std::vector<Graph*> graphs() const;  // captured graphs
   [[nodiscard]] std::vector<const GraphTrace*> traces() const;
 
  private:

@@ -5,9 +5,11 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/durable_files.h"
 #include "kernels/metrics.h"
 #include "kernels/reduce.h"
 #include "kernels/take_row.h"
+#include "runtime/graph_trace.h"
 #include "runtime/profile_range.h"
 
 namespace muo::graphs {
@@ -271,12 +273,7 @@ std::vector<Graph*> StepGraph::graphs() const {
   return out;
 }
 
-std::vector<const GraphTrace*> StepGraph::traces() const {
-  std::vector<const GraphTrace*> out;
-  for (const Graph* graph : graphs())
-    out.push_back(&graph->trace());
-  return out;
-}
+std::vector<const GraphTrace*> StepGraph::traces() const { return traces_of(graphs()); }
 
 std::vector<StepGraph::Repeats> StepGraph::repeats() const {
   std::vector<Repeats> out;
@@ -289,7 +286,8 @@ std::vector<StepGraph::Repeats> StepGraph::repeats() const {
 void StepGraph::write_dot(const std::string& path) const {
   for (std::size_t i = 0; i < launches_.size(); ++i)
     if (launches_[i].graph != nullptr)
-      launches_[i].graph->write_dot(launches_.size() == 1 ? path : concat(path, ".", i));
+      replace_file(launches_.size() == 1 ? path : concat(path, ".", i),
+                   trace_dot(launches_[i].graph->trace()));
 }
 
 }  // namespace muo::graphs

@@ -157,6 +157,11 @@ def nanochat(name, seconds, check, depth, rows, measured, **stage):
                                "NANOCHAT_BASE_DIR": str(check.work / "nanochat")}, python=True, **stage)
 
 
+def timeline(of):
+    """Where the time of the steps that a stage recorded went: the lanes' shares say how much of it is named."""
+    return Stage(f"{of}_report", 20, lambda c: [c.pack / "muograph", "timeline", c.folder(of) / "step.json"], after=of)
+
+
 def same_bits(name, one, other):
     return Stage(name, 10, lambda check: ["cmp", model_of(check, one), model_of(check, other)], after=other)
 
@@ -211,6 +216,8 @@ def call_1(c):
         device_step("4", "DeviceStep.FourVirtualRanks*"),
         device_step("more", "DeviceStep.*-DeviceStep.*VirtualRanks*:DeviceStep.FollowsTheHostsCurve:"
                     "DeviceStep.OneBranch*", expected=45),
+        tests("recorded_steps", 60, "graphs_test", "RecordedStep.BeginsAnd*" if FEW else "RecordedStep.*",
+              parallel=True),
         tests("decoder", 90, "graphs_test", "Decoder.ReplayIs*" if FEW else DECODER, parallel=True),
         *suites(c, "contract_test", 90, f"/{BACKEND}_peer", parallel=True, expected=8),
         on_two_ranks("eager_2_ranks", "--graph", "off", parallel=True),
@@ -257,6 +264,11 @@ def call_2(c):
         *(sanitized(tool, 80, parallel=True) for tool in ("memcheck", "racecheck", "synccheck")),
         sanitized("initcheck", 80),
         bench("step_d12_32_same_bits", 70, "step", 12, 32, *SAME_BITS),
+        bench("timeline_d12", 40, "step", 12, 32, "--timeline", "step.json", steps=3, keep=("step.json",), expected=10),
+        timeline("timeline_d12"),
+        train("timeline_d4", 40, "--timeline", "step.json", "--profile-steps", "2:3" if REHEARSAL else "10:15",
+              steps=3 if REHEARSAL else 20, keep=("step.json",), expected=10),
+        timeline("timeline_d4"),
         bench("step_d12_32_unfused", 70, "step", 12, 32, "--fused-products", "off", steps=3),
         bench("step_d12_32_loop", 70, "step", 12, 32, "--graph-micro-steps", "loop", steps=3),
         bench("step_d12_32_untuned", 70, "step", 12, 32, "--tune", "off"),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <ctime>
 #include <functional>
@@ -49,6 +50,11 @@ void block_signals_from_outside();
 // when all calls have ended. If calls throw, rethrows the exception of the smallest i, which is the
 // same on every run, and may skip later calls. Also throws as start_thread() does.
 void parallel_for(int threads, std::size_t count, const std::function<void(std::size_t)>& work);
+
+// Time of the steady clock in seconds.
+inline double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 // CPU time of the calling thread in seconds. Unlike wall-clock time, it hardly depends on the
 // machine's other load.

@@ -12,6 +12,7 @@
 #include "base/median.h"
 #include "base/terminal.h"
 #include "cli/cli.h"
+#include "cli/result_file.h"
 #include "graphs/step_phases.h"
 #include "kit/bench/operation_report.h"
 #include "kit/bench/optimizer_times.h"
@@ -244,6 +245,7 @@ Json bench_optimizer(trainer::RunConfig run, const std::string& strategy, std::i
 // With several processes, all of them measure and process 0 prints the results.
 int bench(const trainer::BenchOptions& options, const trainer::LaunchedWorld* world) {
   const trainer::TrainOptions& train = options.train;
+  if (!train.run.timeline.empty()) require_writable("--timeline", train.run.timeline);
   // The benchmark generates random tokens.
   const data::Corpus corpus = data::corpus_without_tokens(train.data);
   trainer::RunConfig run = trainer::resolve(train, corpus);

@@ -205,7 +205,7 @@ constexpr std::array kCommands = {
            "compare runs/lr_*_seed_*\n"
            "compare sweeps/my_sweep"},
           parse_simple<trainer::CompareOptions>},
-    Entry{{"timeline", "show where the time of steps went, from a file of train --timeline",
+    Entry{{"timeline", "show where the time of steps went, from a file of --timeline",
            "timeline step.json\n"
            "timeline step.json --json"},
           parse_simple<trainer::TimelineOptions>},

@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -14,10 +12,10 @@
 #include "base/check.h"
 #include "base/durable_files.h"
 #include "base/file_bytes.h"
-#include "base/system_error_text.h"
 #include "base/terminal.h"
 #include "cli/cli.h"
 #include "cli/given_runs.h"
+#include "cli/result_file.h"
 #include "kit/report/followed_runs.h"
 #include "kit/report/html_report.h"
 #include "kit/report/http_server.h"
@@ -35,22 +33,6 @@ namespace fs = std::filesystem;
 // The interval at which the files of runs are polled, for all pages together.
 constexpr std::chrono::milliseconds kPause{500};
 constexpr std::chrono::milliseconds kSignalPoll{50};
-
-// Checked first, because reading runs may take a long time.
-void require_writable(const fs::path& out) {
-  std::error_code error;
-  const fs::path folder = out.has_parent_path() ? out.parent_path() : ".";
-  std::string reason;
-  if (fs::is_directory(out, error)) {
-    reason = system_error_text(EISDIR);
-  } else if (fs::exists(out, error) && !fs::is_regular_file(out, error)) {
-    reason = "it is not a regular file";
-  } else if (::access(folder.c_str(), W_OK | X_OK) != 0) {
-    reason = system_error_text(errno);
-  }
-  if (!reason.empty())
-    throw InputError(fmt::format("--out {}: cannot write it: {}", out.string(), reason));
-}
 
 // Prints the curves of each run, or for a sweep the table of its trials.
 void print_text(const std::vector<fs::path>& given) {
@@ -126,7 +108,7 @@ int run_command(const trainer::ReportOptions& options) {
     print_text(without_duplicates(options.runs));
     return 0;
   }
-  require_writable(options.out);
+  require_writable("--out", options.out);  // first, because reading runs may take a long time
   const FileBytes plotly(options.plotly.empty() ? kit::find_plotly() : fs::path(options.plotly));
   const std::vector<fs::path> directories = without_duplicates(runs_of(options.runs));
   const std::vector<std::string> names = kit::run_names(directories);

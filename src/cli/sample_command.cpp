@@ -6,16 +6,20 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/terminal.h"
 #include "cli/cli.h"
+#include "cli/result_file.h"
 #include "data/tokenizer.h"
 #include "graphs/capture.h"
 #include "runtime/memory/memory_plan.h"
+#include "runtime/timeline.h"
 #include "trainer/checkpoint/model_json.h"
 #include "trainer/checkpoint/run_tokenizer.h"
 #include "trainer/infer/inference.h"
@@ -100,10 +104,31 @@ class Printer {
   std::size_t at_ = 0;
 };
 
-// Draws and prints all samples of the given prompts.
+// Records the passes of a decoder for --timeline: a step up to each token of a first sample.
+class RecordedTokens {
+ public:
+  RecordedTokens(Timeline& timeline, const graphs::Decoder& decoder)
+      : timeline_(timeline), recorder_(0, decoder.graphs()) {
+    next();
+  }
+  ~RecordedTokens() {
+    timeline_.add(recorder_.take(timeline_.last_is_slowest()));
+    timeline_.write();
+  }
+  RecordedTokens(const RecordedTokens&) = delete;
+  RecordedTokens& operator=(const RecordedTokens&) = delete;
+  void next() { recorder_.begin_step(token_++, timeline_.last_is_slowest()); }
+
+ private:
+  Timeline& timeline_;
+  StepRecorder recorder_;
+  std::int64_t token_ = 0;
+};
+
+// Draws and prints all samples of the given prompts. `recorded` may be null.
 void sample_prompts(graphs::Decoder& decoder, const model::GptConfig& config,
                     const data::Tokenizer& tokenizer, const std::vector<std::string>& prompts,
-                    const trainer::SampleOptions& options) {
+                    const trainer::SampleOptions& options, RecordedTokens* recorded) {
   std::vector<trainer::SampleRequest> requests;
   std::vector<std::string> headings;
   for (std::size_t p = 0; p < prompts.size(); ++p)
@@ -120,10 +145,13 @@ void sample_prompts(graphs::Decoder& decoder, const model::GptConfig& config,
       headings.push_back(heading + prompts[p]);
     }
   Printer printer(tokenizer, requests, std::move(headings), options.sampling.stops);
-  trainer::sample_tokens(
-      decoder, config, requests, options.sampling, *data::find_bos(tokenizer),
-      {.take = [&](std::size_t sample, std::int32_t token) { return printer.add(sample, token); },
-       .ended = [&](std::size_t sample) { printer.end(sample); }});
+  trainer::sample_tokens(decoder, config, requests, options.sampling, *data::find_bos(tokenizer),
+                         {.take =
+                              [&](std::size_t sample, std::int32_t token) {
+                                if (sample == 0 && recorded != nullptr) recorded->next();
+                                return printer.add(sample, token);
+                              },
+                          .ended = [&](std::size_t sample) { printer.end(sample); }});
 }
 
 }  // namespace
@@ -154,6 +182,11 @@ int run_command(const trainer::SampleOptions& options) {
   const MemoryPlan memory = trainer::plan_inference_memory(config, params, rows, 0, 1);
   trainer::require_inference_memory(memory, ranks, checkpoint.path().string(),
                                     "give fewer samples, or use a machine with more memory");
+  std::optional<Timeline> timeline;
+  if (!options.timeline.empty()) {
+    require_writable("--timeline", options.timeline);
+    timeline.emplace(options.timeline, ranks);
+  }
   DeviceGroup group(ranks);
   group.run([&](RankContext& rank) {
     PlannedArena arena(rank.device, memory);
@@ -166,17 +199,23 @@ int run_command(const trainer::SampleOptions& options) {
                  trainer::next_logits_json(*state.decoder, config, context, options.logits));
       return;
     }
-    if (!options.interactive)
-      return sample_prompts(*state.decoder, config, *tokenizer, prompts, options);
+    std::optional<RecordedTokens> recorded;
+    if (timeline) recorded.emplace(*timeline, *state.decoder);
+    const auto sample = [&](const std::vector<std::string>& of) {
+      sample_prompts(*state.decoder, config, *tokenizer, of, options,
+                     recorded ? &*recorded : nullptr);
+    };
+    if (!options.interactive) return sample(prompts);
     const bool asks = isatty(STDIN_FILENO) != 0;
     const auto ask = [&] {
       if (asks) show("> ");
     };
     ask();
     for (std::string line; read_line(std::cin, line); ask())
-      sample_prompts(*state.decoder, config, *tokenizer, {line}, options);
+      sample({line});
     if (asks) show("\n");
   });
+  if (timeline) say(stderr, timeline->note() + "\n");
   return 0;
 }
 

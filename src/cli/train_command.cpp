@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -15,7 +14,6 @@
 #include <string>
 
 #include "base/shell_word.h"
-#include "base/system_error_text.h"
 #include "base/system_limits.h"
 #include "base/terminal.h"
 #include "cli/cli.h"
@@ -40,15 +38,6 @@
 
 namespace muo::cli {
 namespace {
-
-// Checked early, because these files are written only at the end of the start-up.
-void require_writable(std::string_view option, const std::filesystem::path& file) {
-  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  if (std::filesystem::is_directory(file) || ::access(folder.c_str(), W_OK) != 0)
-    throw trainer::input_error(
-        "{}: cannot write to {}: {}", option, file.string(),
-        system_error_text(std::filesystem::is_directory(file) ? EISDIR : errno));
-}
 
 void check_files(const trainer::TrainOptions& options) {
   if (!options.run.init_from.empty() && !options.run.resume.empty() && options.run.resume != "auto")
@@ -278,8 +267,11 @@ int train(const trainer::TrainOptions& options, const trainer::LaunchedWorld* wo
   const trainer::StopSignal signals;
   note_start(logger, config, corpus, planned.memory, files.opened, world, peak);
   std::optional<Timeline> timeline;
-  if (!config.options.run.timeline.empty())
-    timeline.emplace(config.options.run.timeline, processes);
+  if (!config.options.run.timeline.empty()) {
+    timeline.emplace(config.options.run.timeline, config.group);
+    timeline->set_peak(peak.flops * config.group.ranks_per_device /
+                       trainer::devices_at_once(config.group));
+  }
   trainer::TrainingRun run{.config = config,
                            .corpus = corpus,
                            .files = files,

@@ -85,11 +85,6 @@ class Operation final : public OperationBase {
     const bool host = stream.is_host();
     MUO_CHECK(host ? has_host() : has_cuda(), "operation '", name(), "' has no ",
               host ? "host" : "CUDA", " kernel");
-    if (!host) {
-      using Cuda = void (*)(NativeStream, const Args&);
-      reinterpret_cast<Cuda>(kernels_.cuda)(stream.native(), args);
-      return;
-    }
     std::array<Access, 32> list;  // more than any operation has; .at() checks
     std::size_t count = 0;
     for (const Tensor& t : touched.writes)
@@ -98,10 +93,17 @@ class Operation final : public OperationBase {
       if (t) list.at(count++) = access_of(t, true, /*reads_too=*/true);
     for (const Tensor& t : touched.reads)
       if (t) list.at(count++) = access_of(t, false);
-    using Host = void (*)(const Args&);
-    const auto kernel = reinterpret_cast<Host>(kernels_.host);
-    stream.enqueue_host(name(), {list.data(), count}, [kernel, args] { kernel(args); });
-    if (cost_ != nullptr) stream.note_cost(cost_(args));
+    bool has_cost = cost_ != nullptr;
+    if (host) {
+      using Host = void (*)(const Args&);
+      const auto kernel = reinterpret_cast<Host>(kernels_.host);
+      stream.enqueue_host(name(), {list.data(), count}, [kernel, args] { kernel(args); });
+    } else {
+      has_cost &= stream.add_node(name(), {list.data(), count});
+      using Cuda = void (*)(NativeStream, const Args&);
+      reinterpret_cast<Cuda>(kernels_.cuda)(stream.native(), args);
+    }
+    if (has_cost) stream.note_cost(cost_(args));
   }
 
  private:

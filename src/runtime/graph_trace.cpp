@@ -113,6 +113,13 @@ class RaceFinder {
 
 }  // namespace
 
+std::vector<const GraphTrace*> traces_of(std::span<Graph* const> graphs) {
+  std::vector<const GraphTrace*> out;
+  for (const Graph* graph : graphs)
+    out.push_back(&graph->trace());
+  return out;
+}
+
 const GraphTrace::Loop* loop_of(const GraphTrace& trace, std::size_t node) {
   for (const GraphTrace::Loop& loop : trace.loops)
     if (loop.begin <= node && node < loop.end) return &loop;
@@ -173,6 +180,13 @@ NodeWork work_of(const GraphTrace::Node& node) {
     if (std::ranges::find(node.accesses, dtype, &Access::dtype) != node.accesses.end())
       out.dtype = dtype;
   return out;
+}
+
+void NodeSums::ran(const NodeRun& run) {
+  Sum& sum = of_[run.node];
+  ++sum.calls;
+  sum.wall += run.end - run.begin;
+  sum.thread += run.thread;
 }
 
 void check_races(const GraphTrace& trace) { RaceFinder(trace).run(); }

@@ -35,6 +35,8 @@ class TraceOrder {
   std::vector<std::uint32_t> clocks_;  // nodes x streams
 };
 
+std::vector<const GraphTrace*> traces_of(std::span<Graph* const> graphs);
+
 // The loop that contains the node, or null.
 const GraphTrace::Loop* loop_of(const GraphTrace& trace, std::size_t node);
 
@@ -58,6 +60,22 @@ struct NodeWork {
 NodeWork work_of(const GraphTrace::Node& node);
 // Bytes of all accesses of the node; a tensor that is read and written counts twice.
 double accessed_bytes(const GraphTrace::Node& node);
+
+// Sums the times of a graph's nodes over its launches.
+class NodeSums final : public NodeObserver {
+ public:
+  struct Sum {
+    std::int64_t calls = 0;
+    double wall = 0;    // seconds
+    double thread = 0;  // NodeRun::thread
+  };
+  explicit NodeSums(const GraphTrace& trace) : of_(trace.nodes.size()) {}
+  void ran(const NodeRun& run) override;
+  [[nodiscard]] std::span<const Sum> of() const { return of_; }  // by node
+
+ private:
+  std::vector<Sum> of_;
+};
 
 // Throws Error that names both nodes and the bytes if two nodes access the same bytes, at least one
 // writes, and no path of dependencies orders them: a missing event (FastTrack, Flanagan & Freund

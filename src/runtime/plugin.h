@@ -14,7 +14,7 @@
 namespace muo {
 
 // Core and plug-ins are built from one tree; a library of another build is rejected.
-inline constexpr std::uint32_t kPluginVersion = 7;
+inline constexpr std::uint32_t kPluginVersion = 8;
 
 // Energy, clock and power limit of a device, as its driver reports them.
 struct PowerReading {
@@ -39,6 +39,9 @@ struct BackendPlugin {
   std::int64_t (*total_memory)(int index) = nullptr;
   // Empty if the driver does not report the energy of device `index`. For any thread.
   std::optional<PowerReading> (*read_power)(int index) = nullptr;
+  // Makes graphs that are captured from now on observable (Graph::observe). Call it before the
+  // first device is made. Empty, or one line with the reason why that is not possible.
+  std::string (*record_nodes)() = nullptr;
   // Empty if each of the first `count` devices can access the others' memory; else a message that
   // names a pair which cannot.
   std::string (*no_peer_access)(int count) = nullptr;

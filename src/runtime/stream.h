@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/profile_range.h"
@@ -75,13 +76,22 @@ struct LoopCounter {
   Tensor count;   // passes to make
 };
 
-// Sees each node of a graph's replays, on the thread that replays. Times are in seconds of the
-// steady clock.
+// One execution of a node. Times are in seconds of the steady clock.
+struct NodeRun {
+  std::uint32_t node = 0;
+  std::int64_t launch = 0;  // index of the launch of its graph
+  double begin = 0, end = 0;
+  double thread = 0;  // host backend: CPU seconds of the device's thread; the rest was waiting
+  // GPUs: the kernel, copy or fill, of which a node may have several.
+  std::uint64_t part = 0;        // differs between those of a graph
+  const char* kernel = nullptr;  // its name, valid while the process runs
+};
+
+// Sees the nodes of a graph's launches, on the thread that launches it.
 class NodeObserver {
  public:
   virtual ~NodeObserver() = default;
-  // `thread`: CPU seconds of the device's thread; the rest was waiting.
-  virtual void ran(std::uint32_t node, double begin, double end, double thread) = 0;
+  virtual void ran(const NodeRun& run) = 0;
 };
 
 class Event {
@@ -93,13 +103,31 @@ class Event {
 // Captured work that can be replayed. Owns all captured arguments.
 class Graph {
  public:
+  explicit Graph(GraphTrace trace) : trace_(std::move(trace)) {}
   virtual ~Graph() = default;
-  [[nodiscard]] virtual const GraphTrace& trace() const = 0;
-  // Writes nodes and dependencies for Graphviz. Throws Error.
-  virtual void write_dot(const std::string& path) const = 0;
-  // Shows the nodes of later replays to `observer`, which must outlive them, or, if it is null, to
-  // none. False if the backend does not support it.
-  virtual bool observe(NodeObserver* /*observer*/) { return false; }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  [[nodiscard]] const GraphTrace& trace() const { return trace_; }
+  // Number of launches so far.
+  [[nodiscard]] std::int64_t launches() const { return launches_; }
+  // Shows the nodes of later launches to `observer`, which must outlive them, or, if it is null, to
+  // none. The host backend shows a node when it has run, GPUs in show_observed(). False if that is
+  // not possible: on GPUs, if recording was not begun (BackendPlugin::record_nodes). Call it while
+  // the device is idle.
+  virtual bool observe(NodeObserver* observer) = 0;
+  // Shows nodes of which the GPU has delivered the times by now; `all`: of all launches, for which
+  // the device must be idle.
+  virtual void show_observed(bool /*all*/) {}
+  // GPUs: number of executions that no observer sees although they were recorded, of all graphs of
+  // the process.
+  [[nodiscard]] virtual std::int64_t lost_runs() const { return 0; }
+
+ protected:
+  std::int64_t launches_ = 0;
+
+ private:
+  const GraphTrace trace_;
 };
 
 // An in-order queue of work on one device. Not thread-safe: used by one thread.
@@ -137,10 +165,15 @@ class Stream {
   // Called by Operation::submit, communicators and the host side of graphs only.
   virtual void enqueue_host(std::string_view name, std::span<const Access> accesses,
                             HostTask task) = 0;
+  // GPUs: the work that is enqueued next is a node of the capture in progress. Returns false if
+  // there is none.
+  virtual bool add_node(std::string_view /*name*/, std::span<const Access> /*accesses*/) {
+    return false;
+  }
   // Host backend: runs `task` each time just before the work that is enqueued next, as part of its
   // node; exceptions become that work's. Other backends ignore it.
   virtual void before_next(const HostTask& /*task*/) {}
-  // Cost of the work that was enqueued last. Recorded if that became a node of a host graph.
+  // Cost of the work that was enqueued last, if that became a node.
   virtual void note_cost(const Cost& /*cost*/) {}
   [[nodiscard]] virtual NativeStream native() const = 0;
   [[nodiscard]] virtual bool is_host() const = 0;

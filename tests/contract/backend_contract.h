@@ -34,7 +34,6 @@ struct TestedBackend {
   const char* name;
   const char* plugin;  // nullptr: host devices
   CommunicatorKind communicator;
-  bool traces;              // graphs have a trace
   bool shares_gpu = false;  // all ranks on the first GPU; else one GPU per rank
   Processes processes = Processes::kOne;
 };
@@ -45,23 +44,23 @@ inline void PrintTo(const TestedBackend& tested,  // NOLINT(readability-identifi
 }
 
 inline constexpr TestedBackend kBackends[] = {
-    {"host", nullptr, CommunicatorKind::kHost, true},
-    {"simt_peer", "muograph_simt", CommunicatorKind::kPeer, false},
-    {"simt_peer_shared", "muograph_simt", CommunicatorKind::kPeer, false, true},
-    {"simt_nccl", "muograph_simt", CommunicatorKind::kNccl, false},
-    {"cuda_peer", "muograph_cuda", CommunicatorKind::kPeer, false, true},
-    {"multi_gpu_peer", "muograph_cuda", CommunicatorKind::kPeer, false},
-    {"multi_gpu_nccl", "muograph_cuda", CommunicatorKind::kNccl, false},
+    {"host", nullptr, CommunicatorKind::kHost},
+    {"simt_peer", "muograph_simt", CommunicatorKind::kPeer},
+    {"simt_peer_shared", "muograph_simt", CommunicatorKind::kPeer, true},
+    {"simt_nccl", "muograph_simt", CommunicatorKind::kNccl},
+    {"cuda_peer", "muograph_cuda", CommunicatorKind::kPeer, true},
+    {"multi_gpu_peer", "muograph_cuda", CommunicatorKind::kPeer},
+    {"multi_gpu_nccl", "muograph_cuda", CommunicatorKind::kNccl},
 };
 // For tests of communicators only: other components do not depend on processes.
 inline constexpr TestedBackend kSeveralProcesses[] = {
-    {"simulated", nullptr, CommunicatorKind::kHost, true, false, Processes::kSimulated},
-    {"mpi", nullptr, CommunicatorKind::kHost, true, false, Processes::kMpi},
+    {"simulated", nullptr, CommunicatorKind::kHost, false, Processes::kSimulated},
+    {"mpi", nullptr, CommunicatorKind::kHost, false, Processes::kMpi},
 };
 // For tests of communicators only, too: NCCL's ranks on one GPU.
 inline constexpr TestedBackend kSharedByNccl[] = {
-    {"simt_nccl_shared", "muograph_simt", CommunicatorKind::kNccl, false, true},
-    {"cuda_nccl_shared", "muograph_cuda", CommunicatorKind::kNccl, false, true},
+    {"simt_nccl_shared", "muograph_simt", CommunicatorKind::kNccl, true},
+    {"cuda_nccl_shared", "muograph_cuda", CommunicatorKind::kNccl, true},
 };
 inline const std::vector<std::vector<int>> kSplits = {{1, 1}, {1, 2}, {2, 1},   {2, 2},
                                                       {1, 3}, {3, 1}, {1, 1, 2}};

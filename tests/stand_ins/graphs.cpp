@@ -1,5 +1,7 @@
 #include <algorithm>
-#include <fstream>
+#include <atomic>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -67,6 +69,29 @@ std::vector<std::size_t> random_order(const std::vector<Node>& nodes) {
   return order;
 }
 
+// As in CUDA, the nodes of an executable graph have other ids than those it is made of.
+void give_new_ids(CUgraphExec_st& executable) {
+  World& all = world();
+  executable.number = static_cast<std::uint32_t>(++all.numbers);
+  const auto clone = [&](std::uint64_t original) {
+    Profiler* const profiler = all.profiler;
+    return profiler == nullptr ? original : profiler->node_cloned(executable.number, original);
+  };
+  for (Node& node : executable.nodes) {
+    node.id = clone(node.id);
+    if (node.loop == nullptr) continue;
+    for (const Node& in_body : node.loop->body->nodes)
+      executable.bodies[in_body.id] = clone(in_body.id);
+  }
+}
+
+std::uint32_t begin_launch() {
+  static std::atomic<std::uint32_t> launches = 0;
+  const std::uint32_t correlation = ++launches;
+  if (Profiler* const profiler = world().profiler) profiler->launches(correlation);
+  return correlation;
+}
+
 void add_owners(const std::vector<Node>& nodes, int more) {
   for (const Node& node : nodes)
     if (node.loop != nullptr && (node.loop->owners += more) == 0)
@@ -75,6 +100,7 @@ void add_owners(const std::vector<Node>& nodes, int more) {
 
 // Runs the body in random topological orders, one node after another.
 void run_loop(const Loop& loop) {
+  const Operation* const in = running_operation();
   const std::vector<Node>& nodes = loop.body->nodes;
   for (;;) {
     std::vector<std::size_t> order;
@@ -84,21 +110,22 @@ void run_loop(const Loop& loop) {
       order = random_order(nodes);
     }
     for (const std::size_t node : order)
-      if (nodes[node].task) nodes[node].task();
+      if (nodes[node].task)
+        run_profiled(nodes[node].name, in->launch->bodies.at(nodes[node].id),
+                     in->launch->correlation, nodes[node].task);
   }
-}
-
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text)
-    out += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
-  return out + '"';
 }
 
 }  // namespace
 }  // namespace muo::stand_in
 
 using namespace muo::stand_in;  // NOLINT(google-build-using-namespace): CUDA's functions are these
+
+void CUgraph_st::add(Node node) {
+  node.id = ++world().numbers;
+  if (Profiler* const profiler = world().profiler) profiler->node_created(node.id);
+  nodes.push_back(std::move(node));
+}
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   std::vector<Node> nodes;  // captured arguments are freed without holding the lock
@@ -153,7 +180,7 @@ cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, const cud
             .loop = loop};
   for (std::size_t i = 0; i < count; ++i)
     made.after.push_back(reinterpret_cast<std::size_t>(after[i]) - 1);
-  graph->nodes.push_back(std::move(made));
+  graph->add(std::move(made));
   *node = reinterpret_cast<cudaGraphNode_t>(graph->nodes.size());
   return cudaSuccess;
 }
@@ -176,6 +203,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
       return wrong(cudaErrorInvalidValue, "a condition that no node of the graph has");
   wait_for_all(lock, *graph->gpu, "cudaGraphInstantiate");
   *executable = new CUgraphExec_st{.nodes = graph->nodes, .gpu = graph->gpu};
+  give_new_ids(**executable);
   add_owners((*executable)->nodes, 1);
   for (Node& node : (*executable)->nodes)
     if (node.loop != nullptr)
@@ -209,6 +237,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  const std::uint32_t correlation = begin_launch();
   Lock lock;
   World& all = world();
   if (const cudaError_t error = known(executable); error != cudaSuccess) return error;
@@ -230,6 +259,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   for (const OperationPtr& one : {stream->last, executable->last})
     if (one != nullptr) before.push_back(one);
   const std::vector<Node>& nodes = executable->nodes;
+  const auto launch = std::make_shared<Launch>(Launch{correlation, executable->bodies});
   std::vector<OperationPtr> running(nodes.size());
   std::vector<bool> is_last(nodes.size(), true);
   for (const std::size_t i : random_order(nodes)) {
@@ -244,7 +274,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
                         {.name = nodes[i].name,
                          .task = nodes[i].task,
                          .after = std::move(after),
-                         .memory = nodes[i].memory});
+                         .memory = nodes[i].memory,
+                         .launch = launch,
+                         .node = nodes[i].loop == nullptr ? nodes[i].id : 0});
   }
   std::vector<OperationPtr> ends = before;
   for (std::size_t i = 0; i < nodes.size(); ++i)
@@ -253,18 +285,4 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
       submit(gpu, *stream->queue, {.name = "the end of a graph", .after = std::move(ends)});
   if (all.settings.blocking) wait_for(lock, stream->last);
   return usable(gpu);
-}
-
-cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char* path, unsigned /*flags*/) {
-  const Lock lock;
-  if (const cudaError_t error = known(graph); error != cudaSuccess) return error;
-  std::ofstream file(path);
-  file << "digraph dot {\n";
-  for (std::size_t i = 0; i < graph->nodes.size(); ++i) {
-    file << "n" << i << "[label=" << quoted(graph->nodes[i].name) << "];\n";
-    for (const std::size_t before : graph->nodes[i].after)
-      file << "n" << before << " -> n" << i << ";\n";
-  }
-  file << "}\n";
-  return file.flush() ? cudaSuccess : failed(cudaErrorInvalidValue);
 }

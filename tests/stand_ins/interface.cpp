@@ -32,31 +32,29 @@ MUO_CUDA_FUNCTIONS(MUO_CALLED_ALIKE)
 MUO_BLAS_FUNCTIONS(MUO_CALLED_ALIKE)
 
 // Enumerators, by name.
-#  define MUO_VALUES                                                                              \
-    cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed,  \
-        cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive,                               \
-        cudaStreamCaptureStatusInvalidated, cudaMemcpyHostToHost, cudaMemcpyHostToDevice,         \
-        cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault,                      \
-        cudaDevAttrMultiProcessorCount, cudaDevAttrComputeCapabilityMajor,                        \
-        cudaDevAttrComputeCapabilityMinor, cudaDevAttrMaxSharedMemoryPerBlockOptin,               \
-        cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeDevice,                             \
-        cudaFuncAttributeMaxDynamicSharedMemorySize, cudaGraphInstantiateFlagUseNodePriority,     \
-        cudaGraphNodeTypeConditional, cudaGraphCondTypeWhile,                                     \
-        cudaGraphDebugDotFlagsKernelNodeParams, cudaGraphDebugDotFlagsKernelNodeAttributes,       \
-        CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED,         \
-        CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_NOT_SUPPORTED, \
-        CUBLAS_OP_N, CUBLAS_OP_T, CUBLAS_COMPUTE_32F, CUDA_R_32F, CUDA_R_16BF,                    \
-        CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,          \
-        CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB,                                 \
-        CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,     \
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,   \
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,   \
-        CUBLASLT_ALGO_CAP_OUT_OF_PLACE_RESULT_SUPPORT, CUBLASLT_ALGO_CONFIG_ID,                   \
-        CUBLASLT_ALGO_CONFIG_TILE_ID, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,                            \
-        CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING,                \
-        CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, CUBLASLT_ALGO_CONFIG_STAGES_ID,                       \
-        CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,               \
-        CUBLASLT_REDUCTION_SCHEME_NONE, CUBLASLT_REDUCTION_SCHEME_INPLACE,                        \
+#  define MUO_VALUES                                                                               \
+    cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed,   \
+        cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive,                                \
+        cudaStreamCaptureStatusInvalidated, cudaMemcpyHostToHost, cudaMemcpyHostToDevice,          \
+        cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault,                       \
+        cudaDevAttrMultiProcessorCount, cudaDevAttrComputeCapabilityMajor,                         \
+        cudaDevAttrComputeCapabilityMinor, cudaDevAttrMaxSharedMemoryPerBlockOptin,                \
+        cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeDevice,                              \
+        cudaFuncAttributeMaxDynamicSharedMemorySize, cudaGraphInstantiateFlagUseNodePriority,      \
+        cudaGraphNodeTypeConditional, cudaGraphCondTypeWhile, CUBLAS_STATUS_SUCCESS,               \
+        CUBLAS_STATUS_NOT_INITIALIZED, CUBLAS_STATUS_ALLOC_FAILED, CUBLAS_STATUS_INVALID_VALUE,    \
+        CUBLAS_STATUS_EXECUTION_FAILED, CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_OP_N, CUBLAS_OP_T,     \
+        CUBLAS_COMPUTE_32F, CUDA_R_32F, CUDA_R_16BF, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,           \
+        CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, CUBLASLT_MATMUL_DESC_TRANSA,                  \
+        CUBLASLT_MATMUL_DESC_TRANSB, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,                     \
+        CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,    \
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,    \
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, CUBLASLT_ALGO_CAP_OUT_OF_PLACE_RESULT_SUPPORT, \
+        CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,    \
+        CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING,                 \
+        CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, CUBLASLT_ALGO_CONFIG_STAGES_ID,                        \
+        CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,                \
+        CUBLASLT_REDUCTION_SCHEME_NONE, CUBLASLT_REDUCTION_SCHEME_INPLACE,                         \
         CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE
 #  define MUO_ERROR_VALUE(name, value, text) name,
 namespace values {

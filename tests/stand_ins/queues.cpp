@@ -69,12 +69,21 @@ std::chrono::microseconds random_delay() {
   return std::chrono::microseconds(random % 16 == 0 ? random >> 32U & 127U : 0);
 }
 
+thread_local const Operation* running = nullptr;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 void run(Operation& operation) {
+  running = &operation;
   simt::acquire(&operation.submitted);
   for (const OperationPtr& before : operation.after)
     simt::acquire(&before->finished);
   try {
-    if (operation.task) operation.task();
+    if (operation.task)
+      run_profiled(operation.name, operation.node,
+                   operation.launch == nullptr ? 0 : operation.launch->correlation, operation.task);
   } catch (const std::exception& error) {
     const Lock lock;
     fault(*operation.gpu, operation.name + ": " + error.what());
@@ -84,6 +93,16 @@ void run(Operation& operation) {
 }
 
 }  // namespace
+
+const Operation* running_operation() { return running; }
+
+void run_profiled(const std::string& name, std::uint64_t node, std::uint32_t correlation,
+                  const Task& task) {
+  Profiler* const profiler = world().profiler;
+  const double begin = profiler == nullptr ? 0 : now();
+  task();
+  if (profiler != nullptr) profiler->ran(name, node, correlation, begin, now());
+}
 
 void Queue::push(const OperationPtr& operation) {
   operations_.push_back(operation);

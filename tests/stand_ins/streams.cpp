@@ -108,9 +108,9 @@ cudaError_t enqueue(Lock& lock, cudaStream_t stream, const std::string& name,
   std::vector<std::uint64_t> memory = allocations_of(gpu, name, addresses);
   if (stream->capture != nullptr) {
     if (stream->capture->invalid) return failed(cudaErrorStreamCaptureInvalidated);
-    std::vector<Node>& nodes = stream->capture->graph->nodes;
-    nodes.push_back({name, std::move(task), std::move(stream->after), std::move(memory)});
-    stream->after = {nodes.size() - 1};
+    CUgraph_st& graph = *stream->capture->graph;
+    graph.add({name, std::move(task), std::move(stream->after), std::move(memory)});
+    stream->after = {graph.nodes.size() - 1};
     return cudaSuccess;
   }
   const OperationPtr last =

@@ -2,6 +2,7 @@
 
 // The stand-in's machine: GPUs with hardware queues, memory, and the objects behind handles.
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +23,28 @@ namespace muo::stand_in {
 struct Gpu;
 class Queue;
 
+// A launch of a graph, for profilers.
+struct Launch {
+  std::uint32_t correlation = 0;
+  std::map<std::uint64_t, std::uint64_t> bodies = {};  // ids of nodes of loops, by captured id
+};
+using LaunchPtr = std::shared_ptr<const Launch>;
+
+// What a profiler is told, if there is one (cupti.cpp).
+struct Profiler {
+  virtual ~Profiler() = default;
+  // By the thread that captures or instantiates, under the lock.
+  virtual void node_created(std::uint64_t id) = 0;
+  // Returns the node's id in the executable graph of this number.
+  virtual std::uint64_t node_cloned(std::uint32_t executable, std::uint64_t original) = 0;
+  // By the thread that launches, without the lock.
+  virtual void launches(std::uint32_t correlation) = 0;
+  // By the thread of a queue, without the lock. Times are in seconds of the steady clock; `node`: 0
+  // if it is not of a graph.
+  virtual void ran(const std::string& name, std::uint64_t node, std::uint32_t correlation,
+                   double begin, double end) = 0;
+};
+
 // A piece of work on a hardware queue. It runs when it is the first of its queue and all its
 // dependencies (`after`) are done.
 struct Operation {
@@ -31,6 +54,9 @@ struct Operation {
   std::vector<std::uint64_t> memory = {};  // numbers of the allocations that it may access
   Gpu* gpu = nullptr;
   Queue* queue = nullptr;
+
+  LaunchPtr launch = {};   // null: not of a graph
+  std::uint64_t node = 0;  // id in the launched graph
 
   std::uint64_t number = 0;
   std::size_t unmet = 0;  // pending dependencies in `after`
@@ -95,7 +121,8 @@ struct Node {
   Task task;
   std::vector<std::size_t> after;
   std::vector<std::uint64_t> memory;
-  LoopPtr loop = {};  // of a WHILE node
+  LoopPtr loop = {};     // of a WHILE node
+  std::uint64_t id = 0;  // for profilers
 };
 
 struct Capture {
@@ -131,6 +158,8 @@ struct CUgraph_st {
   muo::stand_in::Gpu* gpu = nullptr;
   std::vector<muo::stand_in::LoopPtr> conditions = {};
   bool is_body = false;  // of a loop, which owns it
+
+  void add(muo::stand_in::Node node);
 };
 struct CUgraphExec_st {
   std::vector<muo::stand_in::Node> nodes;
@@ -138,6 +167,8 @@ struct CUgraphExec_st {
   std::vector<std::size_t> branch = {};            // of each node
   std::vector<muo::stand_in::Queue*> queues = {};  // of each branch except the first
   muo::stand_in::OperationPtr last = {};
+  std::uint32_t number = 0;
+  std::map<std::uint64_t, std::uint64_t> bodies = {};  // Launch::bodies
 };
 
 namespace muo::stand_in {
@@ -176,6 +207,7 @@ struct World {
   Compiled compiled;
   std::condition_variable finished;  // notified when an operation is done
   std::uint64_t numbers = 0;
+  std::atomic<Profiler*> profiler = nullptr;  // set once
   std::uint64_t random = 0;
 
   std::uint64_t next_random();
@@ -214,6 +246,11 @@ cudaError_t known(cudaGraph_t graph);
 // True if the stream captures the body of a loop.
 bool captures_loop(cudaStream_t stream);
 
+// The operation that the calling thread of a queue runs.
+const Operation* running_operation();
+// Runs `task` and tells the profiler when it ran, if there is one. Call it without the lock.
+void run_profiled(const std::string& name, std::uint64_t node, std::uint32_t correlation,
+                  const Task& task);
 // Submits work, which runs once its dependencies are done.
 OperationPtr submit(Gpu& gpu, Queue& queue, Operation description);
 // Waits until the operation is done. `operation` is passed by value, as its stream may be destroyed

@@ -34,22 +34,6 @@ inline GraphTrace random_graph(std::uint64_t seed, int streams, int nodes) {
   return trace;
 }
 
-// Sums the times of a graph's nodes.
-class NodeSums final : public NodeObserver {
- public:
-  struct Sum {
-    std::int64_t calls = 0;
-    double wall = 0, thread = 0;
-  };
-  explicit NodeSums(const Graph& graph) : of(graph.trace().nodes.size()) {}
-  void ran(std::uint32_t node, double begin, double end, double thread) override {
-    ++of[node].calls;
-    of[node].wall += end - begin;
-    of[node].thread += thread;
-  }
-  std::vector<Sum> of;  // by node
-};
-
 // The order of nodes, by transitive closure: slow, and independent of streams and clocks.
 class Reachability {
  public:

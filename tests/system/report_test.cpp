@@ -140,8 +140,10 @@ TEST_F(Report, RejectsPathsItCannotReadOrWrite) {
   expect_refused("", "report: RUN... is required: run directories");
   expect_refused(run("none") + " -o " + run("page.html"), "none: no such directory");
   expect_refused(run("empty") + " -o " + run("page.html"), "empty: no run: it has neither");
-  expect_refused(run("a") + " -o " + run("none/page.html"), "page.html: cannot write it: No such");
-  expect_refused(run("a") + " -o " + run("empty"), "empty: cannot write it: Is a directory");
+  expect_refused(run("a") + " -o " + run("none/page.html"),
+                 "cannot write to " + run("none/page.html") + ": No such");
+  expect_refused(run("a") + " -o " + run("empty"),
+                 "cannot write to " + run("empty") + ": Is a directory");
   expect_refused(run("a") + " -o /dev/null", "it is not a regular file");
   expect_refused(run("a") + " -o " + run("page.html") + " --plotly " + run("none.js"),
                  "none.js: cannot");

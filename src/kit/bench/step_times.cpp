@@ -1,13 +1,14 @@
 #include "kit/bench/step_times.h"
 
 #include <algorithm>
-#include <chrono>
+#include <deque>
 #include <tuple>
 #include <utility>
 
 #include "base/check.h"
 #include "base/median.h"
 #include "base/philox.h"
+#include "base/threads.h"
 #include "base/zipf.h"
 #include "graphs/capture.h"
 #include "graphs/run_state.h"
@@ -27,10 +28,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OperationTime, name, shape, phase, dtype, cal
                                    flops, bytes)
 
 namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // One rank's state and the batch of random tokens that every step uses.
 class Steps {
@@ -63,9 +60,9 @@ class Steps {
   // Returns the seconds that the host takes to enqueue one step on an idle device.
   double launch() {
     rank_.barrier.arrive({}, "before a step");
-    const double start = seconds_now();
+    const double start = steady_seconds();
     enqueue();
-    const double launched = seconds_now() - start;
+    const double launched = steady_seconds() - start;
     rank_.wait(rank_.compute);
     return launched;
   }
@@ -77,38 +74,41 @@ class Steps {
       rank_.compute.zero(state_.step.clock());
       if (rank_.compute.is_host())
         for (Graph* graph : state_.step.graphs())
-          graph->observe(
-              node_times_.emplace_back(std::make_unique<NodeTimes>(graph->trace())).get());
+          graph->observe(&node_times_.emplace_back(graph->trace()));
     }
     rank_.wait(rank_.compute);
     rank_.barrier.arrive({}, "before the steps");
     if (meter != nullptr) meter->take();
-    const double start = seconds_now();
+    const double start = steady_seconds();
     for (std::int64_t i = 0; i < count; ++i) {
       enqueue();
       rank_.wait(*copied_);
       if (meter != nullptr) meter->sample();
     }
     rank_.wait(rank_.compute);
-    return {start, seconds_now()};
+    return {start, steady_seconds()};
   }
 
   [[nodiscard]] std::vector<OperationTime> operations() const {
     std::vector<OperationTime> rows;
-    for (const std::unique_ptr<NodeTimes>& times : node_times_)
-      times->add_to(rows);
+    const std::vector<const GraphTrace*> traces = state_.step.traces();
+    for (std::size_t i = 0; i < node_times_.size(); ++i)
+      add_operations(rows, *traces[i], node_times_[i].of());
     return rows;
   }
 
   void record(Timeline& timeline) {
+    constexpr const char* kSite = "the timeline";
     {
       StepRecorder recorder(rank_.rank, state_.step.graphs());
+      rank_.barrier.arrive({}, kSite);
       recorder.begin_step(0, false);
       enqueue();
       rank_.wait(rank_.compute);
+      rank_.barrier.arrive({}, kSite);
       timeline.add(recorder.take(false));
     }
-    rank_.barrier.arrive([&] { timeline.write(); }, "the timeline");
+    rank_.barrier.arrive([&] { timeline.write(); }, kSite);
   }
 
   [[nodiscard]] PhaseClock clock() {
@@ -127,7 +127,7 @@ class Steps {
   std::unique_ptr<Buffer> pinned_;
   std::int32_t* tokens_;
   std::unique_ptr<Event> copied_;
-  std::vector<std::unique_ptr<NodeTimes>> node_times_;  // by graph, if they are observed
+  std::deque<NodeSums> node_times_;  // by graph, if they are observed
 };
 
 void add(std::vector<OperationTime>& rows, const OperationTime& more) {
@@ -151,7 +151,7 @@ StepTimes measure_steps(const trainer::RunConfig& config, std::int64_t steps) {
   std::vector<PowerUse> power(times.launch.size());  // of a process's devices, at its first rank
   std::optional<Timeline> timeline;
   if (const std::string& file = config.options.run.timeline; config.step.timed && !file.empty())
-    timeline.emplace(file, config.group.processes);
+    timeline.emplace(file, config.group);
   DeviceGroup group(config.group);
   group.run([&](RankContext& rank) {
     Steps measured(rank, config, params, plan);
@@ -220,20 +220,14 @@ OperationTime operation_of(const GraphTrace& trace, const GraphTrace::Node& node
           .bytes = work.bytes};
 }
 
-void NodeTimes::ran(std::uint32_t node, double begin, double end, double thread) {
-  Time& time = times_[node];
-  ++time.calls;
-  time.wall += end - begin;
-  time.thread += thread;
-}
-
-void NodeTimes::add_to(std::vector<OperationTime>& rows) const {
-  for (std::size_t i = 0; i < times_.size(); ++i) {
-    OperationTime row = operation_of(*trace_, trace_->nodes[i]);
-    const auto calls = static_cast<double>(times_[i].calls);
-    row.calls = times_[i].calls;
-    row.seconds = times_[i].thread;
-    row.waited = times_[i].wall - times_[i].thread;
+void add_operations(std::vector<OperationTime>& rows, const GraphTrace& trace,
+                    std::span<const NodeSums::Sum> times) {
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    OperationTime row = operation_of(trace, trace.nodes[i]);
+    const auto calls = static_cast<double>(times[i].calls);
+    row.calls = times[i].calls;
+    row.seconds = times[i].thread;
+    row.waited = times[i].wall - times[i].thread;
     row.flops *= calls;
     row.bytes *= calls;
     add(rows, row);

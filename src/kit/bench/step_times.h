@@ -9,8 +9,8 @@
 #include "base/dtype.h"
 #include "kernels/phase_clock.h"
 #include "optim/sharding_plan.h"
+#include "runtime/graph_trace.h"
 #include "runtime/power_meter.h"
-#include "runtime/stream.h"
 #include "trainer/run/run_config.h"
 
 namespace muo::kit {
@@ -57,25 +57,9 @@ StepTimes measure_steps(const trainer::RunConfig& config, std::int64_t steps);
 // Returns the work of one execution of a node, with 0 calls and no time.
 OperationTime operation_of(const GraphTrace& trace, const GraphTrace::Node& node);
 
-// Sums the times of a host graph's nodes over its replays.
-class NodeTimes final : public NodeObserver {
- public:
-  struct Time {
-    std::int64_t calls = 0;
-    double wall = 0;    // seconds
-    double thread = 0;  // CPU seconds of the device's thread; the rest was waiting
-  };
-
-  explicit NodeTimes(const GraphTrace& trace) : trace_(&trace), times_(trace.nodes.size()) {}
-  void ran(std::uint32_t node, double begin, double end, double thread) override;
-  [[nodiscard]] std::span<const Time> times() const { return times_; }  // by node
-  // Adds the times of each node to the row of its kind.
-  void add_to(std::vector<OperationTime>& rows) const;
-
- private:
-  const GraphTrace* trace_;
-  std::vector<Time> times_;
-};
+// Adds the times of a host graph's nodes to the rows of their kinds.
+void add_operations(std::vector<OperationTime>& rows, const GraphTrace& trace,
+                    std::span<const NodeSums::Sum> times);
 // Adds the rows of another rank.
 void add_operations(std::vector<OperationTime>& rows, std::span<const OperationTime> more);
 

@@ -24,6 +24,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kClockError = 2e-9;   // of a begin plus a duration, both rounded to nanoseconds
 constexpr double kSmallestRow = 0.01;  // smallest share of the step that the text lists
+constexpr double kSmallestGap = 1e-6;  // seconds of gaps on the critical paths that are reported
 constexpr std::size_t kLongestRows = 10;
 constexpr std::array<std::string_view, 4> kLanes = {"host", "compute", "comm", "update"};
 
@@ -40,6 +41,7 @@ class TimelineReader {
               " has no end, or ends before it begins");
     nest();
     out_.ranks = static_cast<int>(ranks_.size());
+    out_.peak_flops = root.value("/otherData/peak_flops"_json_pointer, 0.0);
     out_.steps_left_out = root.value("/otherData/steps_left_out"_json_pointer, false);
   }
   TimelineFile take() { return std::move(out_); }
@@ -100,7 +102,7 @@ class TimelineReader {
         require(slice.end <= around.end + kClockError, "the slice ", slice.name, " at ",
                 slice.begin, " s ends after ", around.name, ", in which it begins");
         slice.around = static_cast<std::int64_t>(open.back());
-        if (around.is_operation) around.waited += slice.end - slice.begin;
+        if (around.is_operation && slice.name == "wait") around.waited += slice.end - slice.begin;
       }
       open.push_back(i);
     }
@@ -125,13 +127,15 @@ struct WorkSum {
     flops += slice.flops;
     bytes += slice.bytes;
   }
-  [[nodiscard]] std::string rate() const {
+  [[nodiscard]] std::string rate(double peak) const {
     const double worked = seconds - waited;
     if (worked <= 0 || (flops <= 0 && bytes <= 0)) return "";
     const double rate = flops / worked;
-    return rate >= 1e12 ? fmt::format("{:.3g} TFLOP/s", rate / 1e12)
-           : rate > 0   ? fmt::format("{:.3g} GFLOP/s", rate / 1e9)
-                        : fmt::format("{:.3g} GB/s", bytes / worked / 1e9);
+    if (rate <= 0) return fmt::format("{:.3g} GB/s", bytes / worked / 1e9);
+    const std::string share = peak > 0 ? fmt::format(" ({})", percent_text(rate / peak)) : "";
+    return (rate >= 1e12 ? fmt::format("{:.3g} TFLOP/s", rate / 1e12)
+                         : fmt::format("{:.3g} GFLOP/s", rate / 1e9)) +
+           share;
   }
 };
 
@@ -163,6 +167,10 @@ std::string generic(const std::string& name) {
   return out;
 }
 
+struct CriticalPath {  // seconds
+  double begin = 0, end = 0, worked = 0;
+};
+
 struct LaneUse {
   double busy = 0, longest_gap = 0;  // seconds
   std::int64_t gaps = 0;
@@ -173,9 +181,12 @@ class TimelineReport {
   explicit TimelineReport(const TimelineFile& file) : file_(file) {
     const std::vector<TimelineSlice>& all = file.slices;
     paths_.resize(all.size());
+    steps_.resize(all.size());
     for (std::size_t i = 0; i < all.size(); ++i) {
       const TimelineSlice& slice = all[i];
-      if (slice.around >= 0) paths_[i] = paths_[static_cast<std::size_t>(slice.around)];
+      const auto around = static_cast<std::size_t>(slice.around);
+      if (slice.around >= 0) paths_[i] = paths_[around];
+      steps_[i] = slice.around < 0 ? i : steps_[around];
       if (slice.lane == "host") continue;
       if (slice.around < 0)
         add_step(i);
@@ -187,6 +198,10 @@ class TimelineReport {
     for (const auto& [rank, times] : comm_)
       exposed_ += uncovered(times, compute_.contains(rank) ? compute_.at(rank) : Intervals{});
     rank_steps_ = std::max<double>(1, static_cast<double>(compute_steps_));
+    double gaps = 0;
+    for (const auto& [step, path] : critical_paths_)
+      gaps += path.end - path.begin - path.worked;
+    if (gaps > kSmallestGap) critical_["(gaps)"].seconds = gaps;
   }
 
   [[nodiscard]] std::string text() const {
@@ -284,6 +299,11 @@ class TimelineReport {
       WorkSum& sum = critical_[kind_of(slice)];
       sum.add(slice);
       sum.seconds -= std::exchange(sum.waited, 0);  // the path goes to another rank meanwhile
+      CriticalPath& path = critical_paths_[file_.slices[steps_[i]].name];
+      const double begin = slice.begin + slice.waited;
+      path.begin = path.worked == 0 ? begin : std::min(path.begin, begin);
+      path.end = std::max(path.end, slice.end);
+      path.worked += slice.end - begin;
     }
     LaneUse& lane = lanes_[slice.lane];
     lane.busy += slice.end - slice.begin;
@@ -340,7 +360,7 @@ class TimelineReport {
           fmt::format("{:.4g}", static_cast<double>(sum.calls) / steps)};
       if (rates) {
         row.push_back(sum.waited > 0 ? fmt::format("{:.3f}", 1e3 * sum.waited / steps) : "");
-        row.push_back(sum.rate());
+        row.push_back(sum.rate(file_.peak_flops));
       }
       out.add(std::move(row));
     }
@@ -364,8 +384,10 @@ class TimelineReport {
 
   const TimelineFile& file_;
   std::vector<std::string> paths_;  // by slice, without the step
+  std::vector<std::size_t> steps_;  // by slice: the outermost one around it
   std::vector<std::size_t> operations_;
   std::map<std::string, WorkSum> by_path_, by_kind_, critical_;
+  std::map<std::string, CriticalPath> critical_paths_;  // by step
   std::map<std::string, LaneUse> lanes_;
   std::map<std::pair<int, std::string>, double> last_end_;
   std::map<int, Intervals> compute_, comm_;  // by rank

@@ -26,6 +26,7 @@ struct TimelineFile {
   std::vector<TimelineSlice> slices;  // by rank and lane, in the order in which they begin
   int ranks = 0;
   bool steps_left_out = false;
+  double peak_flops = 0;  // FLOP/s of a device; 0: unknown
 };
 
 // Throws InputError that names `file` unless the text is a timeline in which no slice is negative

@@ -24,6 +24,15 @@ void check_same_dtype(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+std::string Collective::node_name() const { return concat(name_of(kind), " #", tag); }
+
+std::vector<Access> Collective::accesses() const {
+  std::vector<Access> all;
+  if (out) all.push_back(access_of(out, true));
+  if (in) all.push_back(access_of(in, false));
+  return all;
+}
+
 std::string Collective::text() const {
   std::string out_text =
       concat(name_of(kind), " with tag ", tag, " of ", count, " ", name_of(dtype));
@@ -230,6 +239,7 @@ void CheckedCommunicator::finish(Stream& stream, Collective collective,
   if (muted_) return;
   const ProfileRange range(ProfileKind::kCollective, ProfileRange::Payload{collective.wire_bytes},
                            name_of(collective.kind), " #", collective.tag);
+  if (!stream.is_host()) stream.add_node(collective.node_name(), collective.accesses());
   enqueue(stream, collective);
 }
 

@@ -46,6 +46,9 @@ struct Collective {
   Tensor out = {}, in = {};     // absent where this rank has none
   std::int64_t wire_bytes = 0;  // added to Communicator::bytes_sent()
 
+  // Name and accesses of its node in a graph: "all_reduce #7".
+  [[nodiscard]] std::string node_name() const;
+  [[nodiscard]] std::vector<Access> accesses() const;
   // "all_reduce with tag 7 of 12 fp32", for messages.
   [[nodiscard]] std::string text() const;
   // True if the two are calls of one collective by two ranks.

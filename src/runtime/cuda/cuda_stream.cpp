@@ -1,12 +1,16 @@
+#include <array>
 #include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "runtime/capture_trace.h"
 #include "runtime/cuda/cuda_check.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/loop_kernels.h"
+#include "runtime/cuda/recorded_graph.h"
 #include "runtime/cuda/stream_context.h"
+#include "runtime/profile_range.h"
 
 namespace muo {
 namespace {
@@ -32,6 +36,7 @@ class CudaEvent final : public Event {
   // Where it was last recorded: the stream, and the number of the capture, 0 outside of a capture.
   cudaStream_t stream = nullptr;
   std::int64_t capture = 0;
+  TracePoint point;
 
  private:
   cudaEvent_t event_ = nullptr;
@@ -40,31 +45,43 @@ class CudaEvent final : public Event {
 class CudaGraph final : public Graph {
  public:
   // Takes ownership of `graph`.
-  CudaGraph(cudaGraph_t graph, cudaStream_t stream) : graph_(graph) {
-    MUO_CUDA_CHECK(
-        cudaGraphInstantiate(&executable_, graph_, cudaGraphInstantiateFlagUseNodePriority));
+  CudaGraph(cudaGraph_t graph, cudaStream_t stream, GraphTrace trace, cuda::NodeIds ids)
+      : Graph(std::move(trace)), graph_(graph) {
+    {
+      const cuda::NamedNodes naming(ids);
+      MUO_CUDA_CHECK(
+          cudaGraphInstantiate(&executable_, graph_, cudaGraphInstantiateFlagUseNodePriority));
+    }
     MUO_CUDA_CHECK(cudaGraphUpload(executable_, stream));
+    recorded_ = cuda::RecordedGraph::make(std::move(ids), executable_);
   }
   ~CudaGraph() override {
+    recorded_.reset();
     if (executable_ != nullptr) static_cast<void>(cudaGraphExecDestroy(executable_));
     static_cast<void>(cudaGraphDestroy(graph_));
   }
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
-  [[nodiscard]] const GraphTrace& trace() const override {
-    MUO_FAIL("a graph of the cuda backend has no trace: memory is planned on a tracing device");
+  bool observe(NodeObserver* observer) override {
+    observer_ = observer;
+    return recorded_ != nullptr && recorded_->record(observer != nullptr);
   }
-  void write_dot(const std::string& path) const override {
-    MUO_CUDA_CHECK(cudaGraphDebugDotPrint(graph_, path.c_str(),
-                                          cudaGraphDebugDotFlagsKernelNodeParams |
-                                              cudaGraphDebugDotFlagsKernelNodeAttributes),
-                   "to ", path);
+  void show_observed(bool all) override {
+    if (recorded_ == nullptr || observer_ == nullptr) return;
+    for (const NodeRun& run : recorded_->take(all))
+      observer_->ran(run);
   }
-  [[nodiscard]] cudaGraphExec_t executable() const { return executable_; }
+  [[nodiscard]] std::int64_t lost_runs() const override { return cuda::RecordedGraph::lost(); }
+  void launch(cudaStream_t stream, int rank) {
+    const cuda::RecordedGraph::Launching launching(recorded_.get(), launches_++);
+    MUO_CUDA_CHECK(cudaGraphLaunch(executable_, stream), "on rank ", rank);
+  }
 
  private:
   cudaGraph_t graph_;
   cudaGraphExec_t executable_ = nullptr;
+  std::unique_ptr<cuda::RecordedGraph> recorded_;  // null: nodes are not recorded
+  NodeObserver* observer_ = nullptr;
 };
 
 // A capture in progress. Unless finish() is reached, the destructor ends it, so that the stream
@@ -72,14 +89,16 @@ class CudaGraph final : public Graph {
 class Capture {
  public:
   // `current` points to this object during its lifetime.
-  Capture(cudaStream_t stream, CudaDeviceState& device, Capture*& current)
-      : stream_(stream), device_(device), current_(current) {
+  Capture(cudaStream_t stream, TracedStream& traced, CudaDeviceState& device, Capture*& current)
+      : stream_(stream), traced_(traced), device_(device), current_(current) {
     MUO_CUDA_CHECK(cudaStreamBeginCapture(stream, kMode));
     device_.capturing = true;
     ++device_.captures;
     current_ = this;
+    traced_.enter(trace_);
   }
   ~Capture() {
+    trace_->open = false;
     current_ = nullptr;
     cudaGraph_t graph = graph_;
     if (device_.capturing) {
@@ -93,11 +112,11 @@ class Capture {
   }
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
-  [[nodiscard]] cudaGraph_t finish() {
+  [[nodiscard]] std::unique_ptr<Graph> finish() {
     device_.capturing = false;
     const cudaGraph_t graph = end_part();
     graph_ = nullptr;
-    return graph;
+    return std::make_unique<CudaGraph>(graph, stream_, std::move(trace_->trace), std::move(ids_));
   }
 
   // The part so far becomes a graph, the loop's node is added to it, `body` is captured into that
@@ -114,6 +133,9 @@ class Capture {
     loop.conditional.type = cudaGraphCondTypeWhile;
     loop.conditional.size = 1;
     MUO_CUDA_CHECK(cudaGraphConditionalHandleCreate(&loop.conditional.handle, graph, 0, 0));
+    const std::array<Access, 2> accesses = {access_of(counter.passes, true, true),
+                                            access_of(counter.count, false)};
+    cuda::name_next_nodes(traced_.add("begin_loop", accesses));
     cuda::begin_loop(stream_, counter, loop.conditional.handle);
     const cudaGraphNode_t* before = nullptr;
     std::size_t count = 0;
@@ -126,8 +148,10 @@ class Capture {
                    "for the loop over a step's micro-steps");
     begin_part(loop.conditional.phGraph_out[0], nullptr);
     in_loop_ = true;
-    body();
-    cuda::end_pass(stream_, counter, loop.conditional.handle);
+    traced_.loop(body, [&] {
+      cuda::name_next_nodes(traced_.add("end_pass", accesses));
+      cuda::end_pass(stream_, counter, loop.conditional.handle);
+    });
     static_cast<void>(end_part());
     in_loop_ = false;
     begin_part(graph_, &node);
@@ -152,8 +176,13 @@ class Capture {
   }
 
   cudaStream_t stream_;
+  TracedStream& traced_;
   CudaDeviceState& device_;
   Capture*& current_;
+  const std::shared_ptr<CaptureTrace> trace_ = std::make_shared<CaptureTrace>();
+  cuda::NodeIds ids_;
+  const cuda::NamedNodes naming_{ids_};
+  const ProfileRange::Named named_;
   cudaGraph_t graph_ = nullptr;  // of the ended parts, once there is a loop
   bool in_loop_ = false;
 };
@@ -161,7 +190,7 @@ class Capture {
 class CudaStream final : public Stream {
  public:
   CudaStream(std::shared_ptr<CudaDeviceState> device, StreamPriority priority)
-      : device_(std::move(device)) {
+      : device_(std::move(device)), traced_(priority) {
     MUO_CUDA_CHECK(cudaSetDevice(device_->ordinal));
     int least = 0;
     int greatest = 0;  // numerically the smaller one
@@ -197,6 +226,7 @@ class CudaStream final : public Stream {
     MUO_CUDA_CHECK(cudaEventRecord(own.get(), stream_));
     own.stream = stream_;
     own.capture = device_->capturing ? device_->captures.load() : 0;
+    own.point = traced_.point();
   }
   void wait(Event& event) override {
     auto& own = dynamic_cast<CudaEvent&>(event);
@@ -204,6 +234,7 @@ class CudaStream final : public Stream {
     // with several edges on another queue.
     if (device_->capturing && own.stream == stream_ && own.capture == device_->captures) return;
     MUO_CUDA_CHECK(cudaStreamWaitEvent(stream_, own.get()));
+    if (own.point.capture != nullptr) traced_.wait(own.point);
   }
   void synchronize() override {
     MUO_CHECK(!device_->capturing, "synchronising during a capture");
@@ -211,14 +242,13 @@ class CudaStream final : public Stream {
   }
   void launch(Graph& graph) override {
     MUO_CHECK(!device_->capturing, "launching a graph during a capture");
-    MUO_CUDA_CHECK(cudaGraphLaunch(dynamic_cast<CudaGraph&>(graph).executable(), stream_),
-                   "on rank ", device_->rank);
+    dynamic_cast<CudaGraph&>(graph).launch(stream_, device_->rank);
   }
   [[nodiscard]] std::unique_ptr<Graph> capture(const std::function<void()>& body) override {
     MUO_CHECK(!device_->capturing, "a device makes one capture at a time");
-    Capture capture(stream_, *device_, capture_);
+    Capture capture(stream_, traced_, *device_, capture_);
     body();
-    return std::make_unique<CudaGraph>(capture.finish(), stream_);
+    return capture.finish();
   }
   void loop(const LoopCounter& counter, std::int64_t count,
             const std::function<void()>& body) override {
@@ -237,11 +267,15 @@ class CudaStream final : public Stream {
               " to ", dst.shape.text());
     MUO_CHECK(dst.data + dst.bytes() <= src.data || src.data + src.bytes() <= dst.data,
               "a copy of ", src.bytes(), " bytes whose source and destination overlap");
+    const std::array<Access, 2> accesses = {access_of(dst, true), access_of(src, false)};
+    static_cast<void>(add_node("copy", accesses));
     if (dst.bytes() == 0) return;
     MUO_CUDA_CHECK(cudaMemcpyAsync(dst.data, src.data, static_cast<std::size_t>(dst.bytes()),
                                    cudaMemcpyDefault, stream_));
   }
   void zero(Tensor dst) override {
+    const std::array<Access, 1> accesses = {access_of(dst, true)};
+    static_cast<void>(add_node("zero", accesses));
     if (dst.bytes() == 0) return;
     MUO_CUDA_CHECK(cudaMemsetAsync(dst.data, 0, static_cast<std::size_t>(dst.bytes()), stream_));
   }
@@ -249,11 +283,20 @@ class CudaStream final : public Stream {
                     HostTask /*task*/) override {
     MUO_FAIL("'", name, "' is a host task; a GPU stream cannot run it");
   }
+  bool add_node(std::string_view name, std::span<const Access> accesses) override {
+    if (!traced_.is_capturing()) return false;
+    cuda::name_next_nodes(traced_.add(name, accesses));
+    return true;
+  }
+  void note_cost(const Cost& cost) override {
+    if (traced_.is_capturing()) traced_.note_cost(cost);
+  }
   [[nodiscard]] NativeStream native() const override { return stream_; }
   [[nodiscard]] bool is_host() const override { return false; }
 
  private:
   std::shared_ptr<CudaDeviceState> device_;
+  TracedStream traced_;
   cudaStream_t stream_ = nullptr;
   void* scratch_ = nullptr;
   Capture* capture_ = nullptr;  // in progress, begun by this stream

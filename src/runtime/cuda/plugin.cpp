@@ -10,6 +10,7 @@
 #include "runtime/cuda/peer_access.h"
 #include "runtime/cuda/peer_communicator.h"
 #include "runtime/cuda/probe.h"
+#include "runtime/cuda/recorded_graph.h"
 
 namespace muo {
 namespace {
@@ -130,6 +131,7 @@ const BackendPlugin kPlugin{.missing = missing,
                             .available_memory = available_memory,
                             .total_memory = total_memory,
                             .read_power = cuda::read_power,
+                            .record_nodes = cuda::record_nodes,
                             .no_peer_access = no_peer_access,
                             .make_device = make_device,
                             .make_communicators = make_communicators,

@@ -24,14 +24,7 @@ class HostCommunicator final : public CheckedCommunicator {
 
  private:
   void enqueue(Stream& stream, const Collective& collective) override {
-    const Tensor& out = collective.out;
-    const Tensor& in = collective.in;
-    std::array<Access, 2> accesses;
-    std::size_t touched = 0;
-    if (out) accesses[touched++] = access_of(out, true);
-    if (in) accesses[touched++] = access_of(in, false);
-    stream.enqueue_host(concat(name_of(collective.kind), " #", collective.tag),
-                        {accesses.data(), touched},
+    stream.enqueue_host(collective.node_name(), collective.accesses(),
                         [this, mine = collective,
                          counts = std::vector<std::int64_t>(collective.counts.begin(),
                                                             collective.counts.end())]() mutable {

@@ -1,13 +1,10 @@
 #include "runtime/host/host_graph.h"
 
 #include <algorithm>
-#include <chrono>
-#include <fstream>
 #include <utility>
 
 #include "base/check.h"
 #include "base/threads.h"
-#include "runtime/graph_trace.h"
 #include "runtime/rank_progress.h"
 
 namespace muo {
@@ -15,7 +12,7 @@ namespace muo {
 // Tells the observer the times of a replay's nodes, which run back to back.
 class HostGraph::Clock {
  public:
-  explicit Clock(NodeObserver* observer) : observer_(observer) {
+  Clock(NodeObserver* observer, std::int64_t launch) : observer_(observer), launch_(launch) {
     if (observer_ != nullptr) read();
   }
   void ran(std::size_t node) {
@@ -23,28 +20,32 @@ class HostGraph::Clock {
     const double wall_before = wall_;
     const double thread_before = thread_;
     read();
-    observer_->ran(static_cast<std::uint32_t>(node), wall_before, wall_, thread_ - thread_before);
+    observer_->ran({.node = static_cast<std::uint32_t>(node),
+                    .launch = launch_,
+                    .begin = wall_before,
+                    .end = wall_,
+                    .thread = thread_ - thread_before});
   }
 
  private:
   void read() {
-    using Steady = std::chrono::steady_clock;
-    wall_ = std::chrono::duration<double>(Steady::now().time_since_epoch()).count();
+    wall_ = steady_seconds();
     thread_ = thread_seconds();
   }
 
   NodeObserver* const observer_;
+  const std::int64_t launch_;
   double wall_ = 0;  // time at which the previous node ended
   double thread_ = 0;
 };
 
-HostGraph::HostGraph(GraphTrace trace, std::vector<HostTask> tasks,
+HostGraph::HostGraph(GraphTrace captured, std::vector<HostTask> tasks,
                      std::vector<LoopCounter> counters, bool random_order)
-    : trace_(std::move(trace)), tasks_(std::move(tasks)), counters_(std::move(counters)) {
+    : Graph(std::move(captured)), tasks_(std::move(tasks)), counters_(std::move(counters)) {
   if (!random_order) return;
-  const std::size_t nodes = trace_.nodes.size();
+  const std::size_t nodes = trace().nodes.size();
   first_.assign(nodes + 1, 0);
-  for (const GraphTrace::Node& node : trace_.nodes)
+  for (const GraphTrace::Node& node : trace().nodes)
     for (const std::uint32_t before : node.after)
       ++first_[before + 1];
   for (std::size_t i = 0; i < nodes; ++i)
@@ -52,21 +53,15 @@ HostGraph::HostGraph(GraphTrace trace, std::vector<HostTask> tasks,
   successors_.resize(first_[nodes]);
   std::vector<std::uint32_t> next(first_.begin(), first_.end() - 1);
   for (std::size_t i = 0; i < nodes; ++i)
-    for (const std::uint32_t before : trace_.nodes[i].after)
+    for (const std::uint32_t before : trace().nodes[i].after)
       successors_[next[before]++] = static_cast<std::uint32_t>(i);
   level_.assign(nodes, -1);
-  for (std::size_t loop = 0; loop < trace_.loops.size(); ++loop)
-    std::fill(level_.begin() + trace_.loops[loop].begin, level_.begin() + trace_.loops[loop].end,
+  for (std::size_t loop = 0; loop < trace().loops.size(); ++loop)
+    std::fill(level_.begin() + trace().loops[loop].begin, level_.begin() + trace().loops[loop].end,
               static_cast<std::int32_t>(loop));
   predecessors_left_.resize(nodes);
   ready_.reserve(nodes);
   ready_in_loop_.reserve(nodes);
-}
-
-void HostGraph::write_dot(const std::string& path) const {
-  std::ofstream file(path);
-  file << trace_dot(trace_) << std::flush;
-  if (!file) throw Error(concat("cannot write the graph to ", path));
 }
 
 bool HostGraph::loop_ends(std::size_t loop) const {
@@ -82,14 +77,14 @@ void HostGraph::run_node(std::size_t node, Clock& clock) {
 
 void HostGraph::run() {
   const RankProgress::Scope replaying(Activity::kDevice);
-  Clock clock(observer_);
+  Clock clock(observer_, launches_++);
   std::size_t node = 0;
   const auto run_up_to = [&](std::size_t end) {
     for (; node < end; ++node)
       run_node(node, clock);
   };
-  for (std::size_t loop = 0; loop < trace_.loops.size(); ++loop) {
-    const auto [begin, end] = trace_.loops[loop];
+  for (std::size_t loop = 0; loop < trace().loops.size(); ++loop) {
+    const auto [begin, end] = trace().loops[loop];
     for (run_up_to(begin); !loop_ends(loop); node = begin)
       run_up_to(end);
     node = end;
@@ -99,13 +94,13 @@ void HostGraph::run() {
 
 void HostGraph::run_shuffled(std::mt19937_64& random) {
   const RankProgress::Scope replaying(Activity::kDevice);
-  Clock clock(observer_);
+  Clock clock(observer_, launches_++);
   run_level(-1, ready_, random, clock);
 }
 
 void HostGraph::run_level(std::int32_t level, std::vector<std::uint32_t>& ready,
                           std::mt19937_64& random, Clock& clock) {
-  const auto& loops = trace_.loops;
+  const auto& loops = trace().loops;
   const GraphTrace::Loop nodes =
       level < 0 ? GraphTrace::Loop{0, static_cast<std::uint32_t>(tasks_.size())}
                 : loops[static_cast<std::size_t>(level)];
@@ -113,7 +108,7 @@ void HostGraph::run_level(std::int32_t level, std::vector<std::uint32_t>& ready,
   for (std::uint32_t i = nodes.begin; i < nodes.end; ++i) {
     if (level_[i] != level) continue;
     predecessors_left_[i] = static_cast<std::uint32_t>(std::ranges::count_if(
-        trace_.nodes[i].after, [&](std::uint32_t before) { return before >= nodes.begin; }));
+        trace().nodes[i].after, [&](std::uint32_t before) { return before >= nodes.begin; }));
     if (predecessors_left_[i] == 0) ready.push_back(i);
   }
   while (!ready.empty()) {

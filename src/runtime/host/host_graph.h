@@ -14,8 +14,6 @@ class HostGraph final : public Graph {
   // `counters`: of trace.loops.
   HostGraph(GraphTrace trace, std::vector<HostTask> tasks, std::vector<LoopCounter> counters,
             bool random_order);
-  [[nodiscard]] const GraphTrace& trace() const override { return trace_; }
-  void write_dot(const std::string& path) const override;
   bool observe(NodeObserver* observer) override {
     observer_ = observer;
     return true;
@@ -33,7 +31,6 @@ class HostGraph final : public Graph {
   void run_level(std::int32_t level, std::vector<std::uint32_t>& ready, std::mt19937_64& random,
                  Clock& clock);
 
-  GraphTrace trace_;
   std::vector<HostTask> tasks_;
   std::vector<LoopCounter> counters_;
   NodeObserver* observer_ = nullptr;  // null: replays are not timed

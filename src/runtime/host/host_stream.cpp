@@ -1,6 +1,5 @@
 #include "runtime/host/host_stream.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "runtime/capture_trace.h"
 #include "runtime/graph_trace.h"
 #include "runtime/host/host_graph.h"
 #include "runtime/memory/arena.h"
@@ -16,46 +16,20 @@
 namespace muo {
 namespace {
 
-struct Capture {
-  GraphTrace trace;
+struct Capture final : CaptureTrace {
   std::vector<HostTask> tasks;
   std::vector<LoopCounter> counters;  // of trace.loops
-  // Ranges that were open at the last node: the outermost first, and their indices in the trace.
-  std::vector<std::pair<std::uint64_t, std::int32_t>> ranges;
-  bool open = true;
-  bool in_loop = false;
-  // A loop's body, and what follows it, are parts of their own: other streams join each anew, and
-  // events are valid within one.
-  int part = 0;
-  std::uint32_t part_begin = 0;  // first node
-
-  // Returns the index of the innermost open range, or -1.
-  std::int32_t range() {
-    const std::span<const ProfileRange::Open> now = ProfileRange::open();
-    const auto same = std::ranges::mismatch(now, ranges, {}, &ProfileRange::Open::id,
-                                            &std::pair<std::uint64_t, std::int32_t>::first);
-    ranges.erase(same.in2, ranges.end());
-    for (auto more = same.in1; more != now.end(); ++more) {
-      const std::int32_t outer = ranges.empty() ? -1 : ranges.back().second;
-      ranges.emplace_back(more->id, static_cast<std::int32_t>(trace.ranges.size()));
-      trace.ranges.push_back(
-          {.kind = more->kind, .name = more->name, .number = more->number, .outer = outer});
-    }
-    return ranges.empty() ? -1 : ranges.back().second;
-  }
 };
 
 class HostEvent final : public Event {
  public:
   // Work runs immediately, so an event recorded outside a capture has always completed.
   void synchronize() override {
-    MUO_CHECK(!capture, "synchronising with an event that was recorded in a capture");
+    MUO_CHECK(!point.capture, "synchronising with an event that was recorded in a capture");
   }
 
   bool recorded = false;
-  std::shared_ptr<Capture> capture;  // in which it was recorded, or null
-  int part = 0;                      // of the capture
-  std::vector<std::uint32_t> after;  // nodes that must precede the work that waits
+  TracePoint point;
 };
 
 bool overlap(const Tensor& a, const Tensor& b) {
@@ -65,30 +39,21 @@ bool overlap(const Tensor& a, const Tensor& b) {
 class HostStream final : public Stream {
  public:
   HostStream(std::shared_ptr<HostDeviceState> device, StreamPriority priority)
-      : device_(std::move(device)), priority_(priority) {}
+      : device_(std::move(device)), traced_(priority) {}
 
   void record(Event& event) override {
     auto& host = dynamic_cast<HostEvent&>(event);
     host.recorded = true;
-    host.capture = capturing() ? capture_ : nullptr;
-    host.part = part_;
-    host.after = capturing() ? frontier_ : std::vector<std::uint32_t>{};
+    host.point = traced_.point();
   }
 
   void wait(Event& event) override {
     auto& host = dynamic_cast<HostEvent&>(event);
-    if (!host.capture) {
-      MUO_CHECK(!capturing(), host.recorded
-                                  ? "a capture waits for an event that was recorded outside it"
-                                  : "a capture waits for an event that was never recorded");
-      return;  // work runs immediately: nothing to wait for
-    }
-    MUO_CHECK(host.capture->open, "waiting for an event of a finished capture");
-    MUO_CHECK(host.part == host.capture->part, "an event crosses the boundary of a loop");
-    if (!capturing()) enter(host.capture);  // joins the capture, as a CUDA stream does
-    MUO_CHECK(capture_ == host.capture, "waiting for an event of another capture");
-    for (const std::uint32_t node : host.after)
-      if (std::ranges::find(frontier_, node) == frontier_.end()) frontier_.push_back(node);
+    if (host.point.capture) return traced_.wait(host.point);  // joins the capture, as in CUDA
+    MUO_CHECK(!traced_.is_capturing(),
+              host.recorded ? "a capture waits for an event that was recorded outside it"
+                            : "a capture waits for an event that was never recorded");
+    // Outside of captures work runs immediately: nothing to wait for.
   }
 
   void synchronize() override {
@@ -110,12 +75,12 @@ class HostStream final : public Stream {
     check_outside_capture("capture");
     const auto mine = std::make_shared<Capture>();
     const Closing closing(*mine, *device_);  // also releases the streams that joined
-    enter(mine);
+    traced_.enter(mine);
     {
       const ProfileRange::Named named;
       body();
     }
-    check_joined();
+    traced_.check_joined();
     if (device_->options.check_races) check_races(mine->trace);
     return std::make_unique<HostGraph>(std::move(mine->trace), std::move(mine->tasks),
                                        std::move(mine->counters),
@@ -139,17 +104,9 @@ class HostStream final : public Stream {
       }
       return;
     }
-    MUO_CHECK(!capture_->in_loop, "a loop within a loop");
     begin();
-    begin_part(true);
-    const auto first = static_cast<std::uint32_t>(capture_->trace.nodes.size());
-    body();
-    check_joined();
-    end_pass();
-    capture_->trace.loops.push_back(
-        {.begin = first, .end = static_cast<std::uint32_t>(capture_->trace.nodes.size())});
-    capture_->counters.push_back(counter);
-    begin_part(false);
+    traced_.loop(body, end_pass);
+    current().counters.push_back(counter);
   }
 
   void copy(Tensor dst, Tensor src) override {
@@ -182,22 +139,14 @@ class HostStream final : public Stream {
         then();
       };
     if (runs_now(name)) return task();
-    std::sort(frontier_.begin(), frontier_.end());
-    frontier_.erase(std::unique(frontier_.begin(), frontier_.end()), frontier_.end());
-    auto& nodes = capture_->trace.nodes;
-    const auto node = static_cast<std::uint32_t>(nodes.size());
-    nodes.push_back({.name = std::string(name),
-                     .stream = index_,
-                     .after = std::exchange(frontier_, {node}),
-                     .accesses = {accesses.begin(), accesses.end()},
-                     .range = capture_->range()});
-    capture_->tasks.push_back(std::move(task));
+    traced_.add(name, accesses);
+    current().tasks.push_back(std::move(task));
   }
 
   void before_next(const HostTask& task) override { before_next_ = task; }
 
   void note_cost(const Cost& cost) override {
-    if (capturing()) capture_->trace.nodes.back().cost = cost;
+    if (traced_.is_capturing()) traced_.note_cost(cost);
   }
 
   [[nodiscard]] NativeStream native() const override { return nullptr; }
@@ -221,25 +170,7 @@ class HostStream final : public Stream {
     HostDeviceState& device_;
   };
 
-  [[nodiscard]] bool capturing() const {
-    return capture_ && capture_->open && capture_->part == part_;
-  }
-  void enter(std::shared_ptr<Capture> capture) {
-    if (capture_ != capture) {
-      index_ = static_cast<int>(capture->trace.streams.size());
-      capture->trace.streams.push_back(priority_);
-    }
-    capture_ = std::move(capture);
-    part_ = capture_->part;
-    frontier_.clear();
-  }
-  // Every branch must be joined to this stream, which alone goes on in the new part.
-  void begin_part(bool in_loop) {
-    check_joined();
-    part_ = ++capture_->part;
-    capture_->part_begin = frontier_.empty() ? 0 : frontier_.front();
-    capture_->in_loop = in_loop;
-  }
+  [[nodiscard]] Capture& current() const { return static_cast<Capture&>(traced_.capture()); }
   void check_outside_capture(std::string_view what) const {
     MUO_CHECK(!device_->capturing, what, " during a capture");
   }
@@ -249,34 +180,16 @@ class HostStream final : public Stream {
 
   // True if work enqueued here runs immediately; false if it becomes a node.
   [[nodiscard]] bool runs_now(std::string_view what) const {
-    if (capturing()) return false;
+    if (traced_.is_capturing()) return false;
     MUO_CHECK(!device_->capturing, "'", what,
               "' on a stream that is not part of the capture in progress");
     check_can_run(what);
     return true;
   }
 
-  // The rule behind cudaErrorStreamCaptureUnjoined: every branch must be joined to this stream.
-  void check_joined() const {
-    const auto& nodes = capture_->trace.nodes;
-    std::vector<bool> has_successor(nodes.size(), false);
-    for (const GraphTrace::Node& node : nodes)
-      for (const std::uint32_t i : node.after)
-        has_successor[i] = true;
-    for (const std::uint32_t i : frontier_)
-      has_successor[i] = true;
-    for (std::size_t i = capture_->part_begin; i < nodes.size(); ++i)
-      MUO_CHECK(has_successor[i], "the branch that ends in '", nodes[i].name, "' on stream ",
-                nodes[i].stream, " is not joined to the captured stream");
-  }
-
   std::shared_ptr<HostDeviceState> device_;
-  const StreamPriority priority_;
-  std::shared_ptr<Capture> capture_;
-  int part_ = 0;   // of capture_ that this stream joined
-  int index_ = 0;  // of this stream in capture_
+  TracedStream traced_;
   HostTask before_next_;
-  std::vector<std::uint32_t> frontier_;  // predecessors of the next node on this stream
 };
 
 }  // namespace

@@ -122,6 +122,8 @@ std::vector<OptionRow> option_table(SampleOptions& o) {
             &o.sampling.seed),
       kText("logits", kOther, "N", "print the next token's N largest logits as JSON, no samples",
             &o.logits, {0, kMaxVocab}),
+      kText("timeline", kOther, "FILE", "write a timeline of the first sample's tokens",
+            &o.timeline),
       backend_row(o.backend, kOther),
       dtype_row(o.dtype),
   };
@@ -234,7 +236,7 @@ std::vector<OptionRow> option_table(CompareOptions& o) {
 }
 
 std::vector<OptionRow> option_table(TimelineOptions& o) {
-  OptionRow file = kFiles("file", kOther, "FILE", "file of train --timeline", &o.file).needed();
+  OptionRow file = kFiles("file", kOther, "FILE", "file of --timeline", &o.file).needed();
   file.positional = true;
   return {std::move(file)};
 }

@@ -271,6 +271,7 @@ struct SampleOptions {
   bool interactive = false;               // read prompts from the terminal
   std::int64_t num_samples = 1;           // per prompt
   std::int64_t logits = 0;                // > 0: print the N largest logits instead of samples
+  std::string timeline = {};              // file for the timeline; empty: none
   SamplingOptions sampling = {};
   std::optional<DType> dtype = {};  // empty: the run's
   std::optional<Backend> backend = {};

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <chrono>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -31,8 +30,7 @@ void fill(Stream& stream, Tensor tensor) {
 
 // CPU time of the rank's thread on the host, which does the work itself; wall-clock time on a GPU.
 double seconds_of(const RankContext& rank) {
-  if (rank.compute.is_host()) return thread_seconds();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return rank.compute.is_host() ? thread_seconds() : steady_seconds();
 }
 
 // Allocates a rank's tensors.

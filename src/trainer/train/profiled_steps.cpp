@@ -34,7 +34,8 @@ std::string ProfiledSteps::cross(bool last_is_slowest) {
   is_open_ = !is_open_;
   if (is_open_) {
     if (rank_.rank == 0) range_.emplace(ProfileKind::kPhase, "profile");
-    if (timeline_ != nullptr) recorder_.emplace(rank_.rank, graph_.graphs());
+    if (timeline_ != nullptr)
+      recorder_.emplace(rank_.rank, graph_.graphs(), rank_.compute.is_host() ? 0 : 1);
   }
   rank_.barrier.arrive({}, kSite);
   return writes && rank_.rank == 0 ? timeline_->note() : "";

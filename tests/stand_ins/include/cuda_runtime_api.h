@@ -112,11 +112,7 @@ inline constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHost
 #endif
 enum cudaGraphNodeType : unsigned { cudaGraphNodeTypeConditional = 13 };
 enum cudaGraphConditionalNodeType : unsigned { cudaGraphCondTypeWhile = 1 };
-enum : unsigned {
-  cudaGraphInstantiateFlagUseNodePriority = 8,
-  cudaGraphDebugDotFlagsKernelNodeParams = 1 << 2,
-  cudaGraphDebugDotFlagsKernelNodeAttributes = 1 << 9
-};
+enum : unsigned { cudaGraphInstantiateFlagUseNodePriority = 8 };
 
 struct cudaUUID_t {
   char bytes[16];
@@ -203,7 +199,6 @@ struct cudaLaunchConfig_t {
   X(cudaError_t, cudaGraphExecDestroy, (cudaGraphExec_t))                                          \
   X(cudaError_t, cudaGraphUpload, (cudaGraphExec_t, cudaStream_t))                                 \
   X(cudaError_t, cudaGraphLaunch, (cudaGraphExec_t, cudaStream_t))                                 \
-  X(cudaError_t, cudaGraphDebugDotPrint, (cudaGraph_t, const char*, unsigned))                     \
   X(cudaError_t, cudaFuncGetName, (const char**, const void*))                                     \
   X(cudaError_t, cudaFuncGetAttributes, (cudaFuncAttributes*, const void*))                        \
   X(cudaError_t, cudaFuncSetAttribute, (const void*, cudaFuncAttribute, int))                      \

@@ -4,16 +4,22 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/threads.h"
 #include "graphs/capture.h"
 #include "kernels/cast.h"
 #include "runtime/device_group.h"
+#include "runtime/graph_trace.h"
 #include "runtime/memory/memory_plan.h"
 #include "runtime/plugin.h"
+#include "runtime/timeline.h"
 #include "support/environment.h"
 #include "support/errors.h"
 #include "support/eventually.h"
@@ -325,6 +331,119 @@ TEST(DeviceStep, AKernelsFirstUseBesideACollectiveDoesNotWaitForIt) {
 
 TEST(DeviceStep, NothingIsAllocatedAfterStartUp) {
   EXPECT_EQ(device_train({.world = 2, .steps = 2}).allocations_while_running, 0);
+}
+
+// What a node is, without the addresses of its tensors.
+std::string text_of(const GraphTrace& trace, const GraphTrace::Node& node) {
+  const NodeWork work = work_of(node);
+  std::string out = concat(path_of(trace, node), ": ", node.name, " ", work.shape, " ",
+                           name_of(work.dtype), " ", work.flops, " ", work.bytes, " on ",
+                           lane_of(trace.streams[static_cast<std::size_t>(node.stream)]), " after");
+  for (const std::uint32_t before : node.after)
+    out += concat(" ", before);
+  return out;
+}
+std::vector<std::string> texts_of(const GraphTrace& trace) {
+  std::vector<std::string> out;
+  for (const GraphTrace::Node& node : trace.nodes)
+    out.push_back(text_of(trace, node));
+  for (const GraphTrace::Loop& loop : trace.loops)
+    out.push_back(concat("loop of ", loop.begin, " to ", loop.end));
+  return out;
+}
+
+// Recorded steps: on the SIMT tier a stand-in takes CUPTI's place.
+struct Recorded {
+  std::vector<RankRecord> ranks;
+  // By rank and graph, while the graphs live.
+  std::map<std::pair<int, std::size_t>, std::vector<std::string>> traces, planned;
+  std::map<std::pair<int, std::size_t>, std::vector<std::map<std::int64_t, int>>> runs;
+};
+
+// Records steps 1 and 2 of three.
+Recorded record(ToyTraining run) {
+  Recorded out;
+  std::mutex mutex;
+  std::vector<std::optional<StepRecorder>> recorders(static_cast<std::size_t>(run.world));
+  const trainer::RunConfig config = test::toy_config(run);
+  const std::vector<ParamSpec> params = model::gpt_parameters(config.model);
+  const optim::ShardingPlan plan = trainer::make_sharding_plan(config, params);
+  run.before_step = [&](RankContext& rank, RunState& state, int step) {
+    std::optional<StepRecorder>& recorder = recorders[static_cast<std::size_t>(rank.rank)];
+    rank.wait(rank.compute);
+    rank.barrier.arrive({}, "test");
+    if (step == 1) recorder.emplace(rank.rank, state.step.graphs());
+    rank.barrier.arrive({}, "test");
+    if (recorder && step < 3) recorder->begin_step(step, false);
+    if (step < 3) return;
+    RankRecord record = recorder->take(false);
+    recorder.reset();
+    const auto make = [&](RankContext& context, Arena& arena) {
+      return std::make_unique<RunState>(context, config, params, plan, arena);
+    };
+    traced(rank.rank, run.world, make, [&](const TraceArena& /*arena*/, const auto& traces) {
+      const std::lock_guard lock(mutex);
+      for (std::size_t g = 0; g < record.graphs.size(); ++g) {
+        out.traces[{rank.rank, g}] = texts_of(*record.graphs[g]);
+        out.planned[{rank.rank, g}] = texts_of(*traces[g]);
+        auto& runs = out.runs[{rank.rank, g}];
+        runs.resize(record.graphs[g]->nodes.size());
+        for (const StepRecord& recorded : record.steps)
+          for (const auto& [graph, one] : recorded.runs)
+            if (graph == g) ++runs[one.node][one.launch];
+      }
+      out.ranks.push_back(std::move(record));
+      return 0;
+    });
+  };
+  run.steps = 4;
+  run = on_device(run);
+  EXPECT_EQ(run.devices.plugin->record_nodes(), "");
+  test::train(run);
+  return out;
+}
+
+TEST(RecordedStep, HasEveryNodeOfTheStepThatWasPlanned) {
+  for (const int world : {1, 2, 4}) {
+    const Recorded recorded = record({.world = world, .accumulation = world == 1 ? 10 : 1});
+    ASSERT_EQ(std::ssize(recorded.ranks), world);
+    ASSERT_EQ(std::ssize(recorded.traces), world);
+    EXPECT_EQ(recorded.traces, recorded.planned);
+    for (const RankRecord& rank : recorded.ranks)
+      EXPECT_EQ(rank.lost_runs, 0);
+    for (const auto& [where, nodes] : recorded.runs) {
+      const std::vector<std::string>& names = recorded.traces.at(where);
+      for (std::size_t i = 0; i < nodes.size(); ++i) {
+        ASSERT_EQ(nodes[i].size(), 2U) << names[i];  // two steps, a launch each
+        const int first = nodes[i].begin()->second;
+        EXPECT_EQ(nodes[i].rbegin()->second, first) << names[i];
+        // A pass each of the loop over the first nine micro-steps.
+        const bool in_loop = names[i].starts_with("micro-step 0 ") && world == 1;
+        EXPECT_TRUE(!in_loop || first % 9 == 0) << names[i];
+      }
+    }
+  }
+}
+
+TEST(RecordedStep, BeginsAndEndsWithinTheStep) {
+  const double before = steady_seconds();
+  const Recorded recorded = record({.world = 2});
+  const double after = steady_seconds();
+  for (const RankRecord& rank : recorded.ranks) {
+    ASSERT_EQ(rank.steps.size(), 2U);
+    double last = before;
+    for (const StepRecord& step : rank.steps) {
+      ASSERT_FALSE(step.runs.empty());
+      EXPECT_GT(step.runs.front().run.begin, last);
+      for (const auto& [graph, run] : step.runs) {
+        EXPECT_GE(run.end, run.begin);
+        EXPECT_LT(run.end, after);
+        ASSERT_NE(run.kernel, nullptr);
+        EXPECT_NE(std::string(run.kernel), "");
+        last = std::max(last, run.begin);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -39,12 +39,12 @@ TEST(OperationTimes, AreSummedByKind) {
     add(*stream, {.y = y, .x = x});
     stream->copy(y, x);
   });
-  NodeTimes times(graph->trace());
+  NodeSums times(graph->trace());
   ASSERT_TRUE(graph->observe(&times));
   for (int i = 0; i < 3; ++i)
     stream->launch(*graph);
   std::vector<OperationTime> rows;
-  times.add_to(rows);
+  add_operations(rows, graph->trace(), times.of());
   ASSERT_EQ(rows.size(), 4U);
   EXPECT_EQ(rows[0].shape, "NT 3x7x5");
   EXPECT_EQ(rows[0].calls, 2 * 3);
@@ -58,7 +58,7 @@ TEST(OperationTimes, AreSummedByKind) {
   EXPECT_EQ(row_of(rows, "copy").bytes, 3 * 4.0 * (100 + 100));
 
   double wall = 0;
-  for (const NodeTimes::Time& time : times.times())
+  for (const NodeSums::Sum& time : times.of())
     wall += time.wall;
   double in_rows = 0;
   for (const OperationTime& row : rows)
@@ -77,7 +77,7 @@ TEST(OperationTimes, AreSummedByKind) {
 
 TEST(OperationTimes, KnowThePhaseOfAStep) {
   std::vector<OperationTime> rows;
-  std::deque<NodeTimes> times;
+  std::deque<NodeSums> times;
   ToyTraining run{.world = 2, .accumulation = 2, .steps = 3};
   run.before_step = [&](RankContext& rank, graphs::RunState& state, int step) {
     if (rank.rank != 1) return;
@@ -85,7 +85,7 @@ TEST(OperationTimes, KnowThePhaseOfAStep) {
       if (step == 0)
         EXPECT_TRUE(graph->observe(&times.emplace_back(graph->trace())));
       else if (step == 2)
-        times[0].add_to(rows);
+        add_operations(rows, graph->trace(), times[0].of());
     }
   };
   test::train(run);
@@ -113,9 +113,7 @@ TEST(OperationTimes, TimingChangesNoNumber) {
   ToyTraining run{.world = 2, .accumulation = 2, .steps = 4};
   const test::ToyCurves plain = test::train(run);
   struct : NodeObserver {
-    void ran(std::uint32_t /*node*/, double /*begin*/, double /*end*/, double /*thread*/) override {
-      ++nodes;
-    }
+    void ran(const NodeRun& /*run*/) override { ++nodes; }
     std::atomic<int> nodes = 0;
   } observer;
   run.before_step = [&](RankContext& /*rank*/, graphs::RunState& state, int step) {

@@ -42,7 +42,7 @@ TEST(Timeline, NamesAllWorkOfAStep) {
   constexpr int kWorld = 3;
   test::TemporaryDirectory dir;
   Timeline timeline((dir.path() / "step.json"));
-  std::vector<std::deque<NodeTimes>> times(kWorld);
+  std::vector<std::deque<NodeSums>> times(kWorld);
   std::vector<std::vector<OperationTime>> rows(kWorld);
   std::vector<std::optional<StepRecorder>> recorders(kWorld);
   ToyTraining run{.world = kWorld, .accumulation = 10, .steps = 4, .gates = true};
@@ -53,7 +53,7 @@ TEST(Timeline, NamesAllWorkOfAStep) {
       Graph* graph = state.step.graphs().front();
       graph->observe(&times[r].emplace_back(graph->trace()));
     } else if (step == 1) {
-      times[r].front().add_to(rows[r]);
+      add_operations(rows[r], *state.step.traces().front(), times[r].front().of());
       recorders[r].emplace(rank.rank, state.step.graphs());
     } else if (step == 3) {
       timeline.add(recorders[r]->take(false));
@@ -166,10 +166,13 @@ TEST(Timeline, SplitsACollectiveWhereItsLastRankBegins) {
   const GraphTrace trace = small_trace();
   const auto rank_record = [&](int rank, double product, double end) {
     RankRecord record{.rank = rank, .graphs = {&trace}, .steps = {}};
-    StepRecord step{.step = 5, .nodes = {}, .host = {}};
-    step.nodes = {{.graph = 0, .node = 0, .begin = 10, .end = 10 + product},
-                  {.graph = 0, .node = 1, .begin = 10 + product, .end = 14},
-                  {.graph = 0, .node = 2, .begin = 14, .end = end}};
+    StepRecord step{.step = 5, .runs = {}, .host = {}, .launches = {}};
+    const auto add = [&](std::uint32_t node, double begin, double finish) {
+      step.runs.push_back({.graph = 0, .run = {.node = node, .begin = begin, .end = finish}});
+    };
+    add(0, 10, 10 + product);
+    add(1, 10 + product, 14);
+    add(2, 14, end);
     step.host = {{.name = "step", .number = 5, .begin = 9, .end = end}};
     record.steps.push_back(std::move(step));
     return record;
@@ -204,6 +207,71 @@ TEST(Timeline, SplitsACollectiveWhereItsLastRankBegins) {
   EXPECT_NEAR(report["lanes"]["compute"]["longest_gap_ms"].get<double>(), 3000, 1e-3);
   EXPECT_EQ(report["lanes"]["compute"]["gaps"], 2);
   EXPECT_NEAR(report["lanes"]["compute"]["busy"].get<double>(), 7.0 / 11, 1e-9);
+}
+
+// A GPU runs the reduction beside the second product of a loop's two passes, and the norm, of two
+// kernels, after both. Records may overlap by some nanoseconds.
+TEST(Timeline, OfAGpuFollowsTheDependencyThatEndsLast) {
+  GraphTrace trace = small_trace();
+  trace.nodes = {{.name = "begin_loop", .stream = 0, .after = {}, .accesses = {}},
+                 {.name = "gemm", .stream = 0, .after = {0}, .accesses = {}, .range = 0},
+                 {.name = "end_pass", .stream = 0, .after = {1}, .accesses = {}},
+                 {.name = "all_reduce #7", .stream = 1, .after = {2}, .accesses = {}},
+                 {.name = "skipped", .stream = 0, .after = {2}, .accesses = {}},
+                 {.name = "norm", .stream = 0, .after = {3, 4}, .accesses = {}}};
+  trace.loops = {{.begin = 1, .end = 3}};
+  RankRecord record{.rank = 0, .graphs = {&trace}, .steps = {}};
+  StepRecord step{.step = 5, .runs = {}, .host = {}, .launches = {{.begin = 8, .end = 9}}};
+  const auto add = [&](std::uint32_t node, double begin, double end, std::uint64_t part,
+                       const char* kernel) {
+    step.runs.push_back({.graph = 0,
+                         .run = {.node = node,
+                                 .launch = 8,
+                                 .begin = begin,
+                                 .end = end,
+                                 .part = part,
+                                 .kernel = kernel}});
+  };
+  add(0, 10, 11, 100, "begin");
+  for (const double at : {11.0, 14.0}) {
+    add(1, at, at + 2, 101, "cutlass_\"kernel\"");
+    add(2, at + 2, at + 3, 102, "end");
+  }
+  add(3, 17, 21, 103, "reduce");
+  add(5, 22, 23, 105, "sum");
+  add(5, 22.9999, 24, 106, "scale");
+  record.steps.push_back(std::move(step));
+  const std::string text = timeline_json({&record, 1});
+  const TimelineFile file = read(text);
+  std::vector<std::string> names;
+  for (const TimelineSlice* slice : operations_of(file, 0)) {
+    names.push_back(slice->name);
+    EXPECT_TRUE(slice->critical) << slice->name;
+    EXPECT_EQ(slice->waited, 0) << slice->name;
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("begin_loop", "gemm", "end_pass", "gemm",
+                                                   "end_pass", "all_reduce #7", "norm"));
+  std::vector<std::int64_t> passes;
+  std::vector<std::string> kernels;
+  int flows = 0;
+  const auto json = nlohmann::json::parse(text);
+  for (const auto& event : json["traceEvents"]) {
+    flows += event["ph"] == "s" ? 1 : 0;
+    if (event["name"] == "sum" || event["name"] == "scale")
+      kernels.push_back(concat(event["ts"].get<double>(), " ", event["dur"].get<double>()));
+    if (event["name"] == "backward") passes.push_back(event["args"]["pass"]);
+    const std::string kernel = event.value("/args/kernel"_json_pointer, "");
+    EXPECT_EQ(kernel == "cutlass_\"kernel\"", event["name"] == "gemm");
+    EXPECT_TRUE(event["name"] != "norm" || kernel.empty());
+  }
+  EXPECT_THAT(passes, ElementsAre(0, 1));
+  EXPECT_EQ(flows, 2);  // from compute to comm and back
+  EXPECT_THAT(kernels, ElementsAre("1.2e+07 1e+06", "1.3e+07 1e+06"));
+  const auto report = nlohmann::json::parse(timeline_report_json(file));
+  double critical = 0;
+  for (const auto& row : report["critical_path"])
+    critical += row["ms"].get<double>();
+  EXPECT_NEAR(critical, 14000, 1e-3);  // 10 to 24, of which 21 to 22 is a gap
 }
 
 TEST(Timeline, KeepsTheFirstAndTheSlowestOfManySteps) {

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "runtime/device_group.h"
+#include "runtime/graph_trace.h"
 #include "support/counting_new.h"
-#include "support/graphs.h"
 #include "support/tensors.h"
 
 namespace muo {
@@ -49,7 +49,7 @@ std::int64_t allocations_of_replays(std::optional<std::uint64_t> seed, bool one_
       rank.compute.copy(other, full);
     });
     rank.compute.launch(*graph);  // the first may allocate
-    test::NodeSums sums(*graph);
+    NodeSums sums(graph->trace());
     if (timed) graph->observe(&sums);
     rank.barrier.arrive();
     const std::int64_t before = allocations;

@@ -9,9 +9,9 @@
 
 #include "base/check.h"
 #include "base/threads.h"
+#include "runtime/graph_trace.h"
 #include "runtime/host/host_device.h"
 #include "support/errors.h"
-#include "support/graphs.h"
 #include "support/tensors.h"
 
 namespace muo {
@@ -88,14 +88,14 @@ TEST(HostGraph, TimesItsNodesWhenAsked) {
     });
     stream->launch(*graph);
     for (int i = 0; i < 2; ++i) {
-      test::NodeSums sums(*graph);
+      NodeSums sums(graph->trace());
       ASSERT_TRUE(graph->observe(&sums));
       stream->launch(*graph);
       stream->launch(*graph);
       graph->observe(nullptr);
       stream->launch(*graph);  // is not observed
-      const test::NodeSums::Sum& sleeps = sums.of[0];
-      const test::NodeSums::Sum& works = sums.of[1];
+      const NodeSums::Sum& sleeps = sums.of()[0];
+      const NodeSums::Sum& works = sums.of()[1];
       EXPECT_EQ(sleeps.calls, 2);
       EXPECT_EQ(works.calls, 2);
       EXPECT_GE(sleeps.wall, 40e-3);
@@ -135,7 +135,7 @@ TEST(HostGraph, ALoopsNodesRunInRandomOrderPassByPassAndAreTimed) {
           });
       note(*stream, ')');
     });
-    test::NodeSums sums(*graph);
+    NodeSums sums(graph->trace());
     ASSERT_TRUE(graph->observe(&sums));
     stream->launch(*graph);
     ASSERT_EQ(order.size(), 8U);
@@ -145,7 +145,7 @@ TEST(HostGraph, ALoopsNodesRunInRandomOrderPassByPassAndAreTimed) {
       EXPECT_NE(order[1 + 2 * pass], order[2 + 2 * pass]) << order;
     orders.insert(order);
     std::vector<std::int64_t> calls;
-    for (const test::NodeSums::Sum& sum : sums.of)
+    for (const NodeSums::Sum& sum : sums.of())
       calls.push_back(sum.calls);
     EXPECT_EQ(calls, (std::vector<std::int64_t>{1, 1, 3, 3, 3, 1}));
   }
