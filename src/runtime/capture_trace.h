@@ -25,8 +25,8 @@ struct CaptureTrace {
   std::vector<std::pair<std::uint64_t, std::int32_t>> ranges;
 };
 
-// What an event recorded: the nodes that precede the work which waits for it. Without a capture:
-// nothing, or work outside of captures.
+// The nodes that an event recorded in a capture; work that waits for the event follows them.
+// `capture` is null if the event was not recorded in a capture.
 struct TracePoint {
   std::shared_ptr<CaptureTrace> capture;
   int part = 0;

@@ -81,13 +81,13 @@ class StepRecorder final : ProfileRange::Observer {
   RankRecord record_;
   std::deque<StepRecord> steps_;  // the last one is the current one, until take()
   std::optional<std::int64_t> slowest_;
-  std::vector<std::size_t>
-      open_;  // indices in host of the current step; of ranges begun before: kBefore
+  // Open ranges: indices in the current step's StepRecord::host, or kBefore.
+  std::vector<std::size_t> open_;
   std::deque<GraphObserver> observers_;
   ProfileRange::Named named_;
 };
 
-// What a timeline shows beside the records.
+// Facts about the process's devices, shown beside the records.
 struct TimelineFacts {
   struct Power {
     double time = 0;                  // seconds of the steady clock

@@ -128,7 +128,7 @@ class Predecessors {
   std::map<std::tuple<std::uint32_t, std::int64_t, std::uint32_t>, std::vector<std::size_t>> runs_;
 };
 
-// Where the critical path of a step changes its lane or rank: from one operation to another.
+// A transition of a step's critical path to another lane or rank.
 struct Crossing {
   struct End {
     std::size_t rank = 0;  // index

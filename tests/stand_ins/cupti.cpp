@@ -140,10 +140,6 @@ class Cupti final : public Profiler {
     std::size_t size = 0, max_records = 0, used = 0;
     request(&buffer, &size, &max_records);
     std::memset(buffer, 0xff, size);
-    const auto put = [&](const auto& record) {
-      std::memcpy(buffer + used, &record, sizeof record);
-      used += size_of(record.kind);
-    };
     for (const Execution& one : some) {
       const auto fill = [&](auto record) {
         record.kind = one.kind;
@@ -152,11 +148,10 @@ class Cupti final : public Profiler {
         record.correlation = one.correlation;
         record.graph_node = one.node;
         if constexpr (requires { record.name; }) record.name = one.name;
-        put(record);
+        std::memcpy(buffer + used, &record, sizeof record);
+        used += size_of(record.kind);
       };
-      if (one.kind == Activity::kKernel) fill(cupti::KernelRecord{});
-      if (one.kind == Activity::kCopy) fill(cupti::CopyRecord{});
-      if (one.kind == Activity::kFill) fill(cupti::FillRecord{});
+      one.kind == Activity::kKernel ? fill(cupti::KernelRecord{}) : fill(cupti::TransferRecord{});
     }
     complete(nullptr, 0, buffer, size, used);
   }

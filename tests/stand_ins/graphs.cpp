@@ -69,7 +69,7 @@ std::vector<std::size_t> random_order(const std::vector<Node>& nodes) {
   return order;
 }
 
-// As in CUDA, the nodes of an executable graph have other ids than those it is made of.
+// As in CUDA, instantiation gives every node a new id.
 void give_new_ids(CUgraphExec_st& executable) {
   World& all = world();
   executable.number = static_cast<std::uint32_t>(++all.numbers);

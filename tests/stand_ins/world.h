@@ -30,7 +30,7 @@ struct Launch {
 };
 using LaunchPtr = std::shared_ptr<const Launch>;
 
-// What a profiler is told, if there is one (cupti.cpp).
+// Callbacks of a profiler (cupti.cpp).
 struct Profiler {
   virtual ~Profiler() = default;
   // By the thread that captures or instantiates, under the lock.

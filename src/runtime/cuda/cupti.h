@@ -65,7 +65,7 @@ struct [[gnu::packed, gnu::aligned(8)]] KernelRecord {
   std::byte before_node[32];
   std::uint64_t graph_node;  // 0: not of a graph
 };
-struct [[gnu::packed, gnu::aligned(8)]] CopyRecord {
+struct [[gnu::packed, gnu::aligned(8)]] TransferRecord {  // of a copy or a fill
   Activity kind;
   std::byte before_start[12];
   std::uint64_t start, end;
@@ -74,16 +74,6 @@ struct [[gnu::packed, gnu::aligned(8)]] CopyRecord {
   std::byte before_node[16];
   std::uint64_t graph_node;
 };
-struct [[gnu::packed, gnu::aligned(8)]] FillRecord {
-  Activity kind;
-  std::byte before_start[12];
-  std::uint64_t start, end;
-  std::byte before_correlation[12];
-  std::uint32_t correlation;
-  std::byte before_node[16];
-  std::uint64_t graph_node;
-};
-
 using Callback = void (*)(void* user_data, Domain domain, std::uint32_t id, const void* data);
 using RequestBuffer = void (*)(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records);
 using CompleteBuffer = void (*)(CUctx_st* context, std::uint32_t stream, std::uint8_t* buffer,

@@ -45,8 +45,8 @@ MUO_SAME_PLACE(CallbackData, correlation, CUpti_CallbackData, correlationId);
     static_assert(sizeof(Ours) <= sizeof(Theirs))
 MUO_SAME_RECORD(KernelRecord, CUpti_ActivityKernel9);
 MUO_SAME_PLACE(KernelRecord, name, CUpti_ActivityKernel9, name);
-MUO_SAME_RECORD(CopyRecord, CUpti_ActivityMemcpy6);
-MUO_SAME_RECORD(FillRecord, CUpti_ActivityMemset4);
+MUO_SAME_RECORD(TransferRecord, CUpti_ActivityMemcpy6);
+MUO_SAME_RECORD(TransferRecord, CUpti_ActivityMemset4);
 
 #  define MUO_CALLED_ALIKE(ours, theirs) \
     static_assert(called_alike_v<decltype(Functions::ours), decltype(&theirs)>)

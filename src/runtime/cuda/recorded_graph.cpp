@@ -120,8 +120,9 @@ class NodeRecorder {
         result = cupti_.enable_callback(1, subscriber_, cupti::Domain::kResource, id);
     if (result == cupti::kSuccess) result = cupti_.register_callbacks(requested, completed);
     if (result == cupti::kSuccess) result = enable();  // fails without permission
+    if (result != cupti::kSuccess) return text_of(result);
     disable();
-    return result == cupti::kSuccess ? "" : text_of(result);
+    return "";
   }
 
   std::string text_of(cupti::Result result) const {
@@ -209,9 +210,9 @@ class NodeRecorder {
         return add(kernel, kernel.name);
       }
       case cupti::Activity::kCopy:
-        return add(reinterpret_cast<const cupti::CopyRecord&>(record), "copy");
+        return add(reinterpret_cast<const cupti::TransferRecord&>(record), "copy");
       case cupti::Activity::kFill:
-        return add(reinterpret_cast<const cupti::FillRecord&>(record), "fill");
+        return add(reinterpret_cast<const cupti::TransferRecord&>(record), "fill");
     }
   }
   template <class R>

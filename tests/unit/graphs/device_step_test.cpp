@@ -333,7 +333,7 @@ TEST(DeviceStep, NothingIsAllocatedAfterStartUp) {
   EXPECT_EQ(device_train({.world = 2, .steps = 2}).allocations_while_running, 0);
 }
 
-// What a node is, without the addresses of its tensors.
+// Describes a node by everything but the addresses of its tensors.
 std::string text_of(const GraphTrace& trace, const GraphTrace::Node& node) {
   const NodeWork work = work_of(node);
   std::string out = concat(path_of(trace, node), ": ", node.name, " ", work.shape, " ",
